@@ -1,0 +1,16 @@
+package domain
+
+import "errors"
+
+// Kinds of refusal. An error wraps at most one of them by %w and says the rest
+// in one sentence for people. The api package maps each kind to one HTTP status;
+// everything that is none of them is an internal error and is not shown to the
+// caller.
+var (
+	ErrConflict    = errors.New("conflict")
+	ErrForbidden   = errors.New("forbidden")
+	ErrInvalid     = errors.New("invalid")
+	ErrNotFound    = errors.New("not found")
+	ErrUnavailable = errors.New("unavailable")
+	ErrUnknownType = errors.New("unknown event type")
+)

@@ -1,0 +1,123 @@
+package domain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/gowebpki/jcs"
+)
+
+// A Type names one shape of one event on the wire, such as "consent.granted.v1".
+// A Type is never reused: a changed shape gets a new version and an [Upcast].
+type Type string
+
+// An Event is a fact that has happened. Events are small immutable values.
+type Event interface {
+	EventType() Type
+}
+
+// Visibility says who may see an event. It belongs to the type, not to the
+// single event, so that no code path can decide it anew.
+type Visibility int
+
+// The two visibilities. The zero Visibility is Sealed: what nobody declared
+// public stays private.
+const (
+	Sealed Visibility = iota // private until another event opens it
+	Public                   // on the public log the moment it is appended
+)
+
+// Encode returns the RFC 8785 canonical JSON of e. These are the bytes that are
+// stored, hashed and proven; nothing downstream may encode an event again.
+func Encode(e Event) ([]byte, error) {
+	data, err := Canonical(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", e.EventType(), err)
+	}
+	return data, nil
+}
+
+// Canonical returns the RFC 8785 canonical JSON of v.
+func Canonical(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return jcs.Transform(raw)
+}
+
+// An Entry tells a [Catalog] how to read one Type, and who may.
+type Entry struct {
+	typ        Type
+	visibility Visibility
+	decode     func([]byte) (Event, error)
+}
+
+// Current is the Entry of an event that is still written in shape E.
+func Current[E Event](v Visibility) Entry {
+	return Upcast(v, func(e E) E { return e })
+}
+
+// Upcast is the Entry of a retired shape Old, which reads as a New.
+func Upcast[Old, New Event](v Visibility, up func(Old) New) Entry {
+	var zero Old
+	return Entry{zero.EventType(), v, func(data []byte) (Event, error) {
+		var e Old
+		if err := Unmarshal(data, &e); err != nil {
+			return nil, fmt.Errorf("decode %s: %w", zero.EventType(), err)
+		}
+		return up(e), nil
+	}}
+}
+
+// Unmarshal decodes exactly one JSON value into v and refuses fields that v does
+// not have: a field we would drop silently is a shape we do not know.
+func Unmarshal(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("data after the JSON value: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// A Catalog decodes every event the ledger has ever written.
+type Catalog map[Type]Entry
+
+// NewCatalog builds the catalog from the Events list of each aggregate package.
+// It panics if a Type is declared twice, as that is a bug in the program.
+func NewCatalog(lists ...[]Entry) Catalog {
+	c := make(Catalog)
+	for _, en := range slices.Concat(lists...) {
+		if _, dup := c[en.typ]; dup {
+			panic(fmt.Sprintf("domain: event type %q declared twice", en.typ))
+		}
+		c[en.typ] = en
+	}
+	return c
+}
+
+// Decode returns the event of type t stored as data, in its current shape.
+func (c Catalog) Decode(t Type, data []byte) (Event, error) {
+	entry, ok := c[t]
+	if !ok {
+		return nil, fmt.Errorf("decode %s: %w", t, ErrUnknownType)
+	}
+	return entry.decode(data)
+}
+
+// Visibility returns who may see events of type t: Sealed for an unknown type.
+func (c Catalog) Visibility(t Type) Visibility { return c[t].visibility }
+
+// Types yields all types in the catalog in lexical order.
+func (c Catalog) Types() iter.Seq[Type] {
+	return slices.Values(slices.Sorted(maps.Keys(c)))
+}

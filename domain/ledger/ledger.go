@@ -1,0 +1,255 @@
+// Package ledger defines the append-only log: its records, how they are hashed,
+// and the contract that every store keeps. Package ledgertest checks that
+// contract.
+//
+// # Format
+//
+// The canonical form of a record is the RFC 8785 JSON of the object
+//
+//	{actor, cause: {command, correlation}, data, id, stream, time, type, version}
+//
+// where data is the event as [domain.Encode] wrote it, id a UUID, time is UTC
+// with exactly six decimals and a Z, and version counts from 1 within the stream.
+// The records of one stream form a hash chain:
+//
+//	hash = SHA-256(enc("karatum/ledger/record/v1", prevHash) ‖ canonical form)
+//
+// with 32 zero bytes before the first record. The position that a log gives to a
+// record is not hashed, and never leaves the process.
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/karatum/mystery/domain"
+)
+
+// ErrConflict is returned by Append when the stream has moved on. It is a
+// [domain.ErrConflict] too.
+var ErrConflict = fmt.Errorf("stream is not at the expected version: %w", domain.ErrConflict)
+
+// A Stream names the history of one aggregate, such as "consent/build:42".
+type Stream string
+
+// Category is the part of s before the first slash.
+func (s Stream) Category() string {
+	c, _, _ := strings.Cut(string(s), "/")
+	return c
+}
+
+// ID is the part of s behind the first slash.
+func (s Stream) ID() string {
+	_, id, _ := strings.Cut(string(s), "/")
+	return id
+}
+
+// Meta says who caused some records and why. It is hashed along with the event.
+type Meta struct {
+	Actor       string // who acted: "owner:0x…", "operator", "worker"
+	Command     string // idempotency key of the command; required
+	Correlation string // first command of the conversation
+}
+
+// A Cause is the part of [Meta] that says why.
+type Cause struct {
+	Command     string `json:"command"`
+	Correlation string `json:"correlation"`
+}
+
+// A Record is an event at its place in the log.
+// Data holds the bytes as hashed; decode it with a [domain.Catalog].
+type Record struct { //nolint:recvcheck // MarshalJSON has to work for values as well
+	Position uint64 // strictly increasing over the whole log; gaps are allowed
+	Stream   Stream
+	Version  uint64 // 1, 2, 3, ... within Stream
+	ID       uuid.UUID
+	Type     domain.Type
+	Time     time.Time // UTC, whole microseconds
+	Actor    string
+	Cause    Cause
+	Data     []byte
+	Hash     domain.Hash // of the chain up to and with this record
+}
+
+// A Log is an append-only sequence of records.
+// Its methods may be called from several goroutines.
+type Log interface {
+	// Append adds events to a stream, all or none. version is the number of
+	// records that the stream must have: 0 for a new one. If it has another
+	// number, Append adds nothing and returns an error matching [ErrConflict]
+	// that names the actual version. When Append returns nil the records are
+	// durable.
+	//
+	// The id of each record follows from the stream, m.Command and the index of
+	// the event. A repetition of an append that is already in the log, with the
+	// same command at the same version, succeeds and adds nothing: after an
+	// unknown outcome the caller repeats the call.
+	Append(ctx context.Context, s Stream, version uint64, m Meta, events ...domain.Event) error
+
+	// Stream yields the records of s in order of version.
+	Stream(ctx context.Context, s Stream) iter.Seq2[Record, error]
+
+	// After yields the records behind position, in order, and then stops.
+	// Once a record has been yielded, no record before it may still appear:
+	// a reader that resumes at the last position it saw misses nothing.
+	After(ctx context.Context, position uint64) iter.Seq2[Record, error]
+}
+
+// namespace is the UUID namespace (RFC 9562, section 5.5) of the ids of records.
+var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://karatum.com/ns/ledger/record"))
+
+// EventID returns the id of the event with the given index among those that
+// command appends to s.
+func EventID(s Stream, command string, index int) uuid.UUID {
+	name := domain.NewEnc("karatum/ledger/event-id/v1").Str(string(s)).Str(command).U32(uint32(index)) //nolint:gosec // a handful of events
+	return uuid.NewSHA1(namespace, name)
+}
+
+// Prepare makes the records of an append up to what only the log knows: their
+// position, version, time and hash. It returns [domain.ErrInvalid] for a command
+// without an id, without events, or with text that is not UTF-8 or holds NUL.
+func Prepare(s Stream, m Meta, events ...domain.Event) ([]Record, error) {
+	switch {
+	case m.Command == "":
+		return nil, fmt.Errorf("append to %s without a command id: %w", s, domain.ErrInvalid)
+	case s.Category() == "":
+		return nil, fmt.Errorf("append to a stream without a name: %w", domain.ErrInvalid)
+	case len(events) == 0:
+		return nil, fmt.Errorf("append of no events to %s: %w", s, domain.ErrInvalid)
+	}
+	for _, text := range []string{string(s), m.Actor, m.Command, m.Correlation} {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) { // PostgreSQL takes no NUL in text
+			return nil, fmt.Errorf("append to %q with text that is not UTF-8 or holds NUL: %w", string(s), domain.ErrInvalid)
+		}
+	}
+	records := make([]Record, len(events))
+	for i, e := range events {
+		data, err := domain.Encode(e)
+		if err != nil {
+			return nil, err
+		}
+		records[i] = Record{
+			Stream: s,
+			ID:     EventID(s, m.Command, i),
+			Type:   e.EventType(),
+			Actor:  m.Actor,
+			Cause:  Cause{m.Command, m.Correlation},
+			Data:   data,
+		}
+	}
+	return records, nil
+}
+
+// Link gives r its place in its stream, behind the record with hash prev, and
+// with that its hash. It cuts the time to microseconds.
+func (r *Record) Link(prev domain.Hash, version uint64, t time.Time) {
+	r.Version = version
+	r.Time = t.UTC().Truncate(time.Microsecond)
+	r.Hash = r.ChainHash(prev)
+}
+
+// ChainHash returns the hash of r behind a record with hash prev.
+func (r *Record) ChainHash(prev domain.Hash) domain.Hash {
+	head := domain.NewEnc("karatum/ledger/record/v1").Hash(prev)
+	return domain.Sum(r.AppendCanonical(head))
+}
+
+const timeFormat = "2006-01-02T15:04:05.000000Z"
+
+// AppendCanonical appends the canonical form of r to dst. It takes r.Data to be
+// canonical, as Encode made it, so nothing is encoded again.
+func (r *Record) AppendCanonical(dst []byte) []byte {
+	dst = append(dst, `{"actor":`...)
+	dst = appendString(dst, r.Actor)
+	dst = append(dst, `,"cause":{"command":`...)
+	dst = appendString(dst, r.Cause.Command)
+	dst = append(dst, `,"correlation":`...)
+	dst = appendString(dst, r.Cause.Correlation)
+	dst = append(dst, `},"data":`...)
+	dst = append(dst, r.Data...)
+	dst = append(dst, `,"id":"`...)
+	dst = append(dst, r.ID.String()...)
+	dst = append(dst, `","stream":`...)
+	dst = appendString(dst, string(r.Stream))
+	dst = append(dst, `,"time":"`...)
+	dst = r.Time.UTC().AppendFormat(dst, timeFormat)
+	dst = append(dst, `","type":`...)
+	dst = appendString(dst, string(r.Type))
+	dst = append(dst, `,"version":`...)
+	dst = fmt.Appendf(dst, "%d", r.Version)
+	return append(dst, '}')
+}
+
+// appendString appends s as a JSON string in the form of RFC 8785, section 3.2.2.2.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c >= 0x20:
+			dst = append(dst, c)
+		case c == '\b':
+			dst = append(dst, `\b`...)
+		case c == '\t':
+			dst = append(dst, `\t`...)
+		case c == '\n':
+			dst = append(dst, `\n`...)
+		case c == '\f':
+			dst = append(dst, `\f`...)
+		case c == '\r':
+			dst = append(dst, `\r`...)
+		default:
+			dst = fmt.Appendf(dst, `\u%04x`, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+// envelope is the canonical form as encoding/json reads it.
+type envelope struct {
+	Actor   string          `json:"actor"`
+	Cause   Cause           `json:"cause"`
+	Data    json.RawMessage `json:"data"`
+	ID      uuid.UUID       `json:"id"`
+	Stream  Stream          `json:"stream"`
+	Time    string          `json:"time"`
+	Type    domain.Type     `json:"type"`
+	Version uint64          `json:"version"`
+}
+
+// MarshalJSON returns the canonical form of r.
+func (r Record) MarshalJSON() ([]byte, error) { return r.AppendCanonical(nil), nil }
+
+// UnmarshalJSON reads the canonical form, also where it was reformatted on its
+// way: indented, or escaped for HTML. Position and Hash, which are not in it,
+// stay as they are.
+func (r *Record) UnmarshalJSON(data []byte) error {
+	var e envelope
+	if err := domain.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	if !bytes.HasPrefix(e.Data, []byte("{")) {
+		return fmt.Errorf("record without the object of an event as its data: %w", domain.ErrInvalid)
+	}
+	event, err := domain.Canonical(e.Data)
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	t, err := time.Parse(timeFormat, e.Time)
+	if err != nil {
+		return fmt.Errorf("record: time %q is not UTC with six decimals: %w", e.Time, domain.ErrInvalid)
+	}
+	r.Actor, r.Cause, r.Data = e.Actor, e.Cause, event
+	r.ID, r.Stream, r.Time, r.Type, r.Version = e.ID, e.Stream, t, e.Type, e.Version
+	return nil
+}
