@@ -1,0 +1,219 @@
+package task
+
+import (
+	"math/big"
+	"slices"
+	"strings"
+)
+
+// arithBroad are the names of skills that take any of the arithmetic templates.
+var arithBroad = []string{"arithmetic", "math", "maths", "mathematics", "calculator", "calculate", "calculation", "calc"}
+
+var arithDescribed = []string{"arithmetic", "mathematical calculation", "math problem", "maths problem", "word problem", "numeric calculation", "does math", "basic math"}
+
+var arithVeto = []string{
+	"mortgage", "loan", "bmi", "calorie", "tax", "gas fee", "shipping", "carbon", "horoscope", "pregnancy", "retirement", "gpa",
+	"price feed", "proof", "theorem", "battery",
+}
+
+var arithTemplates = []Template{
+	{
+		ID: "arith.percent_of", Version: 1, Family: "arith",
+		keywords: keywords{
+			own:       []string{"percent of", "percentage of", "percent", "percentage", "percentages"},
+			broad:     arithBroad,
+			described: append([]string{"percentage", "percent of"}, arithDescribed...),
+			veto:      append([]string{"percent change", "percentage change"}, arithVeto...),
+		},
+		parameters: []parameter{
+			{rolePercent, "percent percentage pct rate p", true},
+			{roleValue, "value number amount of base total whole x", true},
+			{roleDecimals, "decimals precision places decimalplaces digits round", false},
+		},
+		make: makePercentOf,
+	},
+	{
+		ID: "arith.percent_change", Version: 1, Family: "arith",
+		keywords: keywords{
+			own:       []string{"percent change", "percentage change", "percent difference", "percentage", "percentages", "percent"},
+			broad:     arithBroad,
+			described: append([]string{"percentage", "percent change"}, arithDescribed...),
+			veto:      append([]string{"percent of", "percentage of"}, arithVeto...),
+		},
+		parameters: []parameter{
+			{roleFrom, "old oldvalue from initial initialvalue start startvalue original originalvalue before previous", true},
+			{roleTo, "new newvalue to final finalvalue end endvalue current currentvalue after", true},
+			{roleDecimals, "decimals precision places decimalplaces digits round", false},
+		},
+		make: makePercentChange,
+	},
+	{
+		ID: "arith.average", Version: 1, Family: "arith",
+		keywords: keywords{
+			own:       []string{"average", "mean", "arithmetic mean"},
+			broad:     append([]string{"statistics", "stats", "descriptive statistics"}, arithBroad...),
+			described: append([]string{"arithmetic mean", "average of", "mean of"}, arithDescribed...),
+			veto:      append([]string{"moving average", "weighted"}, arithVeto...),
+		},
+		parameters: []parameter{
+			{roleList, "numbers values data list items nums series x", true},
+			{roleDecimals, "decimals precision places decimalplaces digits round", false},
+		},
+		make: makeAverage,
+	},
+}
+
+// percentOfPhrasings ask for {p} per cent of {x}.
+var percentOfPhrasings = []string{
+	"What is {p}% of {x}?",
+	"How much is {p}% of {x}?",
+	"Calculate {p} percent of {x}.",
+	"I need {p} percent of {x}.",
+	"Find {p}% of {x}.",
+	"A budget comes to {x}. How much is {p}% of it?",
+	"Of a total of {x} I want {p} percent. How much is that?",
+}
+
+func makePercentOf(d *draw) puzzle {
+	share := d.decimalBetween(3, 96, d.below(2))
+	whole := d.decimalBetween(120, pick(d, []int{990, 9900, 99000}), d.below(3))
+	decimals := 2
+	p, x := share.rat(), whole.rat()
+	product := new(big.Rat).Mul(p, x)
+	exact := new(big.Rat).Quo(product, big.NewRat(100, 1))
+	grouped := d.chance(2)
+	return puzzle{
+		body:     fill(pick(d, percentOfPhrasings), "p", share.String(), "x", whole.text(grouped)),
+		rounding: decimals,
+		details:  [][]string{numberAlone},
+		expected: number(Number, exact, decimals),
+		arguments: map[Role]any{
+			rolePercent: share, roleValue: whole, roleDecimals: decimals,
+		},
+		near: []*big.Rat{p, x, big.NewRat(int64(decimals), 1), new(big.Rat).Quo(p, big.NewRat(100, 1)), big.NewRat(100, 1)},
+		wrong: []*big.Rat{
+			product,                         // per cent not taken
+			new(big.Rat).Quo(percent(x), p), // x is p % of what
+			new(big.Rat).Sub(x, exact),      // what is left of x
+			new(big.Rat).Add(x, exact),      // x with p % on top
+			new(big.Rat).Quo(percent(p), x), // which part of x is p
+			new(big.Rat).Quo(x, p),          // divided instead
+			new(big.Rat).Quo(exact, big.NewRat(100, 1)),
+		},
+	}
+}
+
+// percentChangePhrasings ask for the change from {a} to {b}.
+var percentChangePhrasings = []string{
+	"What is the percentage change from {a} to {b}?",
+	"A value went from {a} to {b}. What is the change in percent?",
+	"Work out the percent change from {a} to {b}.",
+	"Sales were {a} last month and {b} this month. What is the percentage change?",
+	"By what percentage did a figure change that started at {a} and ended at {b}?",
+	"The old reading was {a}, the new one is {b}. What is the percent change relative to the old one?",
+}
+
+// changeSigns say how a drop is written.
+var changeSigns = []string{
+	"Use a minus sign for a drop.",
+	"Negative for a drop.",
+	"Write a decrease as a negative number.",
+	"A decrease should carry a minus sign.",
+}
+
+func makePercentChange(d *draw) puzzle {
+	places := d.below(2)
+	top := pick(d, []int{900, 9000, 90000})
+	before, after := d.decimalBetween(60, top, places), d.decimalBetween(60, top, places)
+	decimals := d.between(1, 2)
+	a, b := before.rat(), after.rat()
+	step := new(big.Rat).Sub(b, a)
+	exact := percent(new(big.Rat).Quo(step, a))
+	ratio := new(big.Rat).Quo(b, a)
+	grouped := d.chance(2)
+	p := puzzle{
+		body:     fill(pick(d, percentChangePhrasings), "a", before.text(grouped), "b", after.text(grouped)),
+		rounding: decimals,
+		details:  [][]string{changeSigns, numberAlone},
+		expected: number(Change, exact, decimals),
+		arguments: map[Role]any{
+			roleFrom: before, roleTo: after, roleDecimals: decimals,
+		},
+		near: []*big.Rat{a, b, big.NewRat(int64(decimals), 1), step, ratio, percent(ratio), big.NewRat(100, 1)},
+		wrong: []*big.Rat{
+			percent(new(big.Rat).Quo(step, b)), // the new value as the base
+			percent(new(big.Rat).Quo(new(big.Rat).Neg(step), b)),
+			new(big.Rat).Neg(exact),
+			new(big.Rat).Quo(step, a), // a fraction
+			percent(new(big.Rat).Quo(a, b)),
+			percent(ratio),
+		},
+	}
+	// A change of many hundred per cent is no ordinary question.
+	p.poor = distance(exact, new(big.Rat)).Cmp(big.NewRat(400, 1)) > 0
+	return p
+}
+
+// averagePhrasings ask for the mean of {list}.
+var averagePhrasings = []string{
+	"What is the average of {list}?",
+	"Find the mean of these numbers: {list}.",
+	"Calculate the arithmetic mean of {list}.",
+	"Can you average these for me: {list}?",
+	"My readings were {list}. What is their mean?",
+	"Take the figures {list}. What is their average?",
+}
+
+func makeAverage(d *draw) puzzle {
+	places := d.below(2)
+	top := pick(d, []int{400, 4000, 9500})
+	list := make([]decimal, d.between(4, 7))
+	values := make([]*big.Rat, len(list))
+	sum := new(big.Rat)
+	for i := range list {
+		list[i] = d.decimalBetween(top/20, top, places)
+		values[i] = list[i].rat()
+		sum.Add(sum, values[i])
+	}
+	decimals := 2
+	count := int64(len(list))
+	exact := new(big.Rat).Quo(sum, big.NewRat(count, 1))
+
+	sorted := slices.SortedFunc(slices.Values(values), (*big.Rat).Cmp)
+	half := big.NewRat(1, 2)
+	low, high := sorted[(len(sorted)-1)/2], sorted[len(sorted)/2]
+	median := new(big.Rat).Mul(new(big.Rat).Add(low, high), half)
+	middle := new(big.Rat).Mul(new(big.Rat).Add(sorted[0], sorted[len(sorted)-1]), half)
+
+	return puzzle{
+		body:      fill(pick(d, averagePhrasings), "list", enumerate(d, list)),
+		rounding:  decimals,
+		details:   [][]string{numberAlone},
+		expected:  number(Number, exact, decimals),
+		arguments: map[Role]any{roleList: list, roleDecimals: decimals},
+		near:      append([]*big.Rat{sum, big.NewRat(count, 1), big.NewRat(int64(decimals), 1)}, values...),
+		wrong: []*big.Rat{
+			median, middle, low, high,
+			new(big.Rat).Quo(sum, big.NewRat(count-1, 1)),
+			new(big.Rat).Quo(sum, big.NewRat(count+1, 1)),
+		},
+	}
+}
+
+// enumerate writes a list of numbers. Numbers with commas in them are parted by
+// semicolons, so that each comma has one reading.
+func enumerate(d *draw, list []decimal) string {
+	grouped := d.chance(3)
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = n.text(grouped)
+	}
+	if grouped {
+		return strings.Join(words, "; ")
+	}
+	last := len(words) - 1
+	if d.chance(2) {
+		return strings.Join(words, ", ")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}

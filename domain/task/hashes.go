@@ -1,0 +1,148 @@
+package task
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strconv"
+	"strings"
+)
+
+var hashTemplates = []Template{
+	{
+		ID: "hash.sha256", Version: 1, Family: "hash",
+		keywords: keywords{
+			own:       []string{"sha 256", "sha 2", "sha"},
+			broad:     []string{"hash", "hashes", "hashing", "digest", "checksum", "cryptographic hash"},
+			described: []string{"sha 256", "cryptographic hash", "compute hash", "computes hash", "hash of", "hash text"},
+			veto:      []string{"password", "bcrypt", "hash rate", "hashrate", "mining", "verify", "transaction hash", "block hash", "image", "sha 512", "sha 1", "sha 3", "keccak", "address checksum"},
+		},
+		parameters: []parameter{
+			{roleData, dataNames, true},
+			{roleAlgorithm, "algorithm algo hash hashtype type method", false},
+		},
+		make: makeSHA256,
+	},
+	{
+		ID: "hash.base64", Version: 1, Family: "hash",
+		keywords: keywords{
+			own:       []string{"base 64"},
+			broad:     []string{"encoding", "encode", "encoder", "encodings", "text encoding"},
+			described: []string{"base 64"},
+			veto:      []string{"decode", "decoder", "url encode", "url encoding", "video", "image", "audio", "geo", "geocode", "qr", "abi", "morse", "base 64 url", "base 58"},
+		},
+		parameters: []parameter{
+			{roleData, dataNames, true},
+			{roleAlgorithm, "operation mode action encoding type method", false},
+		},
+		make: makeBase64,
+	},
+}
+
+const dataNames = "text data input string value message content payload plaintext"
+
+// textWords make up the strings to be hashed. Any will do.
+var textWords = []string{
+	"lantern", "harbor", "orchid", "copper", "meadow", "saffron", "granite", "willow", "falcon", "amber", "velvet", "timber",
+	"juniper", "marble", "canyon", "breeze", "cobalt", "ember", "fjord", "glacier", "hazel", "indigo", "jasmine", "kelp",
+	"linen", "mosaic", "nectar", "opal", "pebble", "quartz", "raven", "sierra", "thistle", "umber", "violet", "walnut",
+	"yarrow", "zephyr", "anchor", "bramble", "cedar", "dune", "elm", "fern",
+}
+
+// digestPhrasings ask for the SHA-256 of "{s}".
+var digestPhrasings = []string{
+	`What is the SHA-256 hash of the text "{s}"?`,
+	`Compute the SHA-256 digest of "{s}".`,
+	`Hash the string "{s}" with SHA-256.`,
+	`I need the SHA-256 of this text: "{s}".`,
+	`Please run SHA-256 over "{s}".`,
+}
+
+// exactBytes says which bytes are meant.
+var exactBytes = []string{
+	"Take the text between the quotes as UTF-8, without a newline at the end.",
+	"Use the UTF-8 bytes between the quotes, no trailing newline.",
+	"The quotes are not part of it, and there is no newline at the end (UTF-8).",
+	"UTF-8, without the quotes and without a trailing newline.",
+}
+
+var digestAlone = []string{
+	"Reply with the hex digest only.",
+	"Just the hexadecimal digest, please.",
+	"Only the hex digits are needed.",
+	"Give me the digest in hex and nothing else.",
+}
+
+func makeSHA256(d *draw) puzzle {
+	s := d.phrase()
+	sum := sha256.Sum256([]byte(s))
+	return puzzle{
+		body:      fill(pick(d, digestPhrasings), "s", s),
+		details:   [][]string{exactBytes, digestAlone},
+		expected:  Expected{Kind: Hex, Value: hex.EncodeToString(sum[:])},
+		arguments: map[Role]any{roleData: s, roleAlgorithm: []string{"sha256", "sha-256", "sha2-256"}},
+	}
+}
+
+// base64Phrasings ask for the Base64 of "{s}".
+var base64Phrasings = []string{
+	`What is "{s}" in Base64?`,
+	`Encode the text "{s}" as Base64.`,
+	`Please Base64-encode "{s}".`,
+	`Give me the Base64 encoding of "{s}".`,
+	`I need this text in Base64: "{s}".`,
+}
+
+var base64Alone = []string{
+	"Standard alphabet with padding; just the encoded text, please.",
+	"Use the standard alphabet with padding and reply with the encoded text only.",
+	"Only the encoded text, in the standard alphabet and padded.",
+	"Standard Base64 (with padding), nothing but the result.",
+}
+
+func makeBase64(d *draw) puzzle {
+	s, encoded, poor := d.encodable()
+	return puzzle{
+		body:      fill(pick(d, base64Phrasings), "s", s),
+		details:   [][]string{exactBytes, base64Alone},
+		expected:  Expected{Kind: Base64, Value: encoded},
+		arguments: map[Role]any{roleData: s, roleAlgorithm: []string{"encode", "base64", "to_base64"}},
+		poor:      poor,
+	}
+}
+
+// encodable draws a text whose Base64 holds all of + / = or none of them: then
+// every usual variant differs from the standard one, or none does. It reports
+// true if a hundred texts were of neither sort.
+func (d *draw) encodable() (s, encoded string, poor bool) {
+	want := 3 * d.below(2)
+	for range 100 {
+		s = d.phrase()
+		if want > 0 {
+			s = pick(d, textWords) + pick(d, []string{"~", ">"}) + s + "?" + pick(d, textWords)
+		}
+		encoded = base64.StdEncoding.EncodeToString([]byte(s))
+		signs := 0
+		for _, c := range []string{"+", "/", "="} {
+			if strings.Contains(encoded, c) {
+				signs++
+			}
+		}
+		if signs == want {
+			return s, encoded, false
+		}
+	}
+	return "", "", true
+}
+
+// phrase draws an ASCII text that starts with a letter and ends with a letter or a digit.
+func (d *draw) phrase() string {
+	words := make([]string, d.between(2, 4))
+	for i := range words {
+		words[i] = pick(d, textWords)
+	}
+	if d.chance(2) {
+		words = append(words, strconv.Itoa(d.between(10, 9999)))
+	}
+	return strings.Join(words, pick(d, []string{"-", " ", "_", "."}))
+}

@@ -1,0 +1,248 @@
+package task
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// A Skill is a skill of an A2A agent card.
+type Skill struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Tags        []string `json:"tags,omitempty"`
+}
+
+// A Tool is one entry of MCP tools/list.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"inputSchema,omitempty"`
+}
+
+// A Surface is what any client sees of one endpoint.
+type Surface struct {
+	Kind   Kind    `json:"kind"`
+	Skills []Skill `json:"skills,omitempty"`
+	Tools  []Tool  `json:"tools,omitempty"`
+}
+
+// A Role is the part that an argument plays in a question.
+type Role string
+
+// The roles of arguments.
+const (
+	roleValue     Role = "value"
+	roleFrom      Role = "from"
+	roleTo        Role = "to"
+	rolePercent   Role = "percent"
+	roleList      Role = "list"
+	roleDate      Role = "date"
+	roleDays      Role = "days"
+	roleData      Role = "data"
+	roleAlgorithm Role = "algorithm"
+	roleDecimals  Role = "decimals"
+)
+
+// A parameter is a part of a question that a tool may take by itself.
+type parameter struct {
+	role     Role
+	names    string // property names without case and signs, the likeliest first
+	required bool   // the tool must have a property for it
+}
+
+// types are the JSON Schema types that can carry a role.
+func (r Role) types() []string {
+	switch r {
+	case roleValue, rolePercent, roleDays, roleDecimals:
+		return []string{"", "number", "integer", "string"}
+	case roleList:
+		return []string{"", "array"}
+	case roleFrom, roleTo: // units, or the values of a change
+		return []string{"", "string", "number", "integer"}
+	default:
+		return []string{"", "string"}
+	}
+}
+
+// keywords recognise the skills that can take a template. They are compared in the
+// form that plain gives them, so case, hyphens and a plural s make no difference.
+type keywords struct {
+	own       []string // in an id, a name or a tag: this template
+	broad     []string // in an id, a name or a tag: the whole family
+	described []string // in a description, where the names say nothing
+	veto      []string // in an id, a name or a tag: something else after all
+}
+
+// A fitness says how well a text names a template.
+type fitness int
+
+const (
+	unnamed  fitness = iota // not at all
+	family                  // it names the family
+	specific                // it names the template itself
+)
+
+// Match returns, for each template that something on the surface can honestly
+// take, the entries that can take it, sorted bytewise by name. allow is the owner's
+// list of skill ids, skill names or tool names; an empty list allows all.
+//
+// A skill or tool is recognised by its id, name and tags; its description counts
+// only if those name no template at all. A tool must also have a schema that
+// takes the question: in parts, where it is specific to the template and has a
+// property for each part, or as a whole in its one free-text property. What a
+// schema leaves open is taken as allowed; a schema that cannot be read takes
+// nothing. Surfaces of other kinds than A2A and MCP match nothing, and of a
+// surface the first 128 skills or tools count.
+func Match(s Surface, allow []string) map[string][]Entry {
+	m := make(map[string][]Entry)
+	seen := make(map[string]bool)
+	switch s.Kind {
+	case A2A:
+		for _, skill := range s.Skills[:min(len(s.Skills), maxOffers)] {
+			name := skill.ID
+			if name == "" {
+				name = skill.Name
+			}
+			if name == "" || seen[name] || !allowed(allow, skill.ID, skill.Name) {
+				continue
+			}
+			seen[name] = true
+			named := phrases(append([]string{skill.ID, skill.Name}, skill.Tags...)...)
+			for _, c := range recognise(named, skill.Description) {
+				m[c.template.ID] = append(m[c.template.ID], Entry{Kind: A2A, Name: name, Label: skill.Name})
+			}
+		}
+	case MCP:
+		for _, tool := range s.Tools[:min(len(s.Tools), maxOffers)] {
+			if tool.Name == "" || seen[tool.Name] || !allowed(allow, tool.Name) {
+				continue
+			}
+			seen[tool.Name] = true
+			properties, ok := readSchema(tool.InputSchema)
+			if !ok {
+				continue
+			}
+			for _, c := range recognise(phrases(tool.Name), tool.Description) {
+				if e, ok := properties.take(c.template, c.fitness); ok {
+					e.Kind, e.Name = MCP, tool.Name
+					m[c.template.ID] = append(m[c.template.ID], e)
+				}
+			}
+		}
+	case X402:
+	}
+	for _, entries := range m {
+		slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return m
+}
+
+func allowed(allow []string, names ...string) bool {
+	return len(allow) == 0 || slices.ContainsFunc(names, func(n string) bool {
+		return n != "" && slices.Contains(allow, n)
+	})
+}
+
+// maxOffers bounds how many skills or tools of one surface are looked at.
+const maxOffers = 128
+
+type candidate struct {
+	template Template
+	fitness  fitness
+}
+
+// recognise returns the templates that the names stand for, or if they stand for
+// none, those that the description speaks of.
+func recognise(named, description string) []candidate {
+	var found []candidate
+	for _, t := range catalogue() {
+		if f := t.fitness(named); f > unnamed {
+			found = append(found, candidate{t, f})
+		}
+	}
+	if found != nil {
+		return slices.DeleteFunc(found, func(c candidate) bool { return mentions(named, c.template.veto) })
+	}
+	text := phrases(description)
+	for _, t := range catalogue() {
+		if mentions(text, t.described) && !mentions(named, t.veto) {
+			found = append(found, candidate{t, family})
+		}
+	}
+	return found
+}
+
+func (k keywords) fitness(named string) fitness {
+	switch {
+	case mentions(named, k.own):
+		return specific
+	case mentions(named, k.broad):
+		return family
+	}
+	return unnamed
+}
+
+func mentions(text string, list []string) bool {
+	return slices.ContainsFunc(list, func(p string) bool { return strings.Contains(text, " "+plain(p)+" ") })
+}
+
+// maxNamed bounds how much of a name or description is looked at.
+const maxNamed = 4096
+
+// phrases joins the plain forms of texts, so that a phrase is found by a search
+// for it between two blanks and never across two texts.
+func phrases(texts ...string) string {
+	var b strings.Builder
+	for _, t := range texts {
+		if len(t) > maxNamed {
+			t = t[:maxNamed]
+		}
+		b.WriteString(" " + plain(t) + " |")
+		if b.Len() > 4*maxNamed {
+			break
+		}
+	}
+	return b.String()
+}
+
+// plain writes a name as words: camelCase and snake_case taken apart, letters
+// parted from digits, all in lower case, without the s of a plural.
+func plain(s string) string {
+	var words []string
+	var word []rune
+	flush := func() {
+		if n := len(word); n > 3 && word[n-1] == 's' && word[n-2] != 's' {
+			word = word[:n-1]
+		}
+		if len(word) > 0 {
+			words = append(words, string(word))
+		}
+		word = word[:0]
+	}
+	runes := []rune(s)
+	for i, c := range runes {
+		if !unicode.IsLetter(c) && !unicode.IsDigit(c) {
+			flush()
+			continue
+		}
+		if i > 0 {
+			before := runes[i-1]
+			next := c
+			if i+1 < len(runes) {
+				next = runes[i+1]
+			}
+			switch {
+			case unicode.IsDigit(c) != unicode.IsDigit(before),
+				unicode.IsUpper(c) && unicode.IsLower(before),
+				unicode.IsUpper(c) && unicode.IsUpper(before) && unicode.IsLower(next):
+				flush()
+			}
+		}
+		word = append(word, unicode.ToLower(c))
+	}
+	flush()
+	return strings.Join(words, " ")
+}

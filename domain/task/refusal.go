@@ -1,0 +1,71 @@
+package task
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+)
+
+// Refusals open a sentence or a clause, perhaps behind an apology. The verbs keep
+// "I can't believe it" and "I cannot be sure" out. Typographic apostrophes have
+// been folded.
+var refusals = []*regexp.Regexp{
+	// English
+	regexp.MustCompile(`^(i|we)('m| am|'re| are)? ?(can'?t|cannot|can not|could not|couldn't|won't|will not|unable to|not able to|not in a position to)( \w+ly)? ` +
+		`(help|assist|do|compute|calculate|answer|provide|perform|process|convert|determine|run|access|look|give|complete|comply|fulfil|fulfill|` +
+		`support|hash|encode|tell|share|handle|carry|work|respond|execute|generate|produce|offer|make|add|find|solve|engage|discuss)\b`),
+	regexp.MustCompile(`^(i|we)( must| have to| will|'ll| would)?( \w+ly)? (decline|refuse|pass on)\b`),
+	regexp.MustCompile(`^(i|we) (have no|don't have|do not have|lack)\b.{0,40}\b(access|ability|capability|tool|tools|way|permission|means)\b`),
+	regexp.MustCompile(`^(i|we)('m| am|'re| are) not (allowed|permitted|designed|programmed|equipped|authori[sz]ed)\b`),
+	regexp.MustCompile(`^(unable to|not able to|cannot|can't) (help|assist|compute|calculate|answer|comply|process|convert|complete|provide|perform)\b`),
+	regexp.MustCompile(`\b(cannot|can't|can not|could not) be (determined|computed|calculated|answered|converted|found|completed|provided|processed)\b`),
+	regexp.MustCompile(`^(this|that|your|the) (request|question|task) (is|was|has been) (declined|denied|refused|rejected|not supported|out of scope)\b`),
+	// Spanish, Portuguese
+	regexp.MustCompile(`^(yo )?no (puedo|podemos|soy capaz|somos capaces|tengo acceso|me es posible|estoy autorizad)`),
+	regexp.MustCompile(`^(eu )?não (posso|podemos|consigo|conseguimos|tenho acesso|sou capaz|estou autorizad)`),
+	// French
+	regexp.MustCompile(`^(je|nous) (ne (peux|pouvons|suis|sommes|saurais|dispose|puis)\b|n'ai pas accès|n'ai pas la possibilité|refuse)`),
+	// German
+	regexp.MustCompile(`^(ich |wir )?(kann|können|darf|dürfen) (ich |wir )?.{0,60}\b(nicht|keine|keinen|kein)\b`),
+	regexp.MustCompile(`^(ich|wir) (lehne|lehnen|bin nicht in der lage|sind nicht in der lage|habe keinen zugriff)`),
+	// Chinese, Japanese
+	regexp.MustCompile(`^(我|我们|本助手)?(无法|不能|没法|没有办法|拒绝|無法)`),
+	regexp.MustCompile(`(できません|出来ません|いたしかねます|できかねます|お断りします)`),
+	// Russian
+	regexp.MustCompile(`^(я |мы )?(не (могу|можем|в состоянии|имею)|отказываюсь|отказываемся)`),
+}
+
+// apology is what may stand before a refusal.
+var apology = regexp.MustCompile(`^(?:(?:(?:i'm|i am|we're|we are) )?(?:very |so |really |terribly )?(?:sorry|afraid)|unfortunately|regrettably|apologies|` +
+	`i apologi[sz]e|my apologies|as an ai(?: \w+){0,3}|but|so|that|and|however|` +
+	`lo siento(?: mucho)?|lamentablemente|perdón|disculpa|disculpe|pero|` +
+	`je suis (?:vraiment )?désolée?|désolée?|malheureusement|mais|` +
+	`(?:es )?tut mir leid|leider|entschuldigung|aber|` +
+	`desculpe|desculpa|lamento|sinto muito|infelizmente|mas|` +
+	`很抱歉|抱歉|对不起|對不起|不好意思|申し訳ありませんが|申し訳ございませんが|すみませんが|` +
+	`извините|простите|к сожалению|но)[ ,:!-]*`)
+
+// What is looked at for refusals: the beginning of the reply, some apologies.
+const (
+	maxRefusal   = 8 << 10
+	maxApologies = 4
+)
+
+// refuses reports whether a sentence or clause of text declines the question.
+func refuses(text []byte) bool {
+	text = text[:min(len(text), maxRefusal)]
+	folded := strings.ToLower(strings.ToValidUTF8(string(bytes.ReplaceAll(text, []byte("*"), nil)), " "))
+	sentences := strings.FieldsFunc(folded, func(r rune) bool { return strings.ContainsRune(".!?;:,\n\"", r) || r < ' ' })
+	for _, s := range sentences {
+		s = strings.TrimLeft(s, " -#>`'_(")
+		for range maxApologies {
+			s = s[len(apology.FindString(s)):]
+		}
+		for _, r := range refusals {
+			if r.MatchString(s) {
+				return true
+			}
+		}
+	}
+	return false
+}

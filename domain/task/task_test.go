@@ -1,0 +1,364 @@
+package task_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/task"
+)
+
+func seed(label string, k int) domain.Hash {
+	return domain.Sum([]byte(label), binary.BigEndian.AppendUint32(nil, uint32(k)))
+}
+
+func skill(label string) task.Entry { return task.Entry{Kind: task.A2A, Name: "skill", Label: label} }
+
+func generate(tb testing.TB, template string, s domain.Hash, e task.Entry) task.Task {
+	tb.Helper()
+	made, err := task.Generate(template, 1, s, e)
+	if err != nil {
+		tb.Fatalf("Generate(%s, 1, %s) = %v", template, s, err)
+	}
+	return made
+}
+
+func ExampleCatalogue() {
+	for _, t := range task.Catalogue() {
+		fmt.Printf("%s: %s\n", t.ID, t.Example)
+	}
+	// Output:
+	// arith.average: Calculate the arithmetic mean of 2,370; 3,303; 8,581; 1,923; 8,015. Give the result to two decimals. Reply with the number only.
+	// arith.percent_change: Work out the percent change from 42,675 to 53,961. Give the result to one decimal place. A decrease should carry a minus sign. Reply with the number only. Thanks in advance.
+	// arith.percent_of: I need 75 percent of 5,762. Give the result to two decimal places. No working needed, just the result. Thanks!
+	// date.add_days: What date is 95 days after 2032-01-30? Reply with the date only, as YYYY-MM-DD.
+	// date.weekday: Quick question: Which weekday is 2098-03-16? Just the name of the day in English, please.
+	// hash.base64: I need this text in Base64: "ember-saffron-orchid-yarrow". UTF-8, without the quotes and without a trailing newline. Standard Base64 (with padding), nothing but the result.
+	// hash.sha256: Hash the string "nectar-ember" with SHA-256. Take the text between the quotes as UTF-8, without a newline at the end. Reply with the hex digest only. Thanks in advance.
+	// unit.convert: Hello! How many km/h is 346.2 mph? Give the result to one decimal. Reply with the number only.
+}
+
+func TestCatalogueIsSortedAndWhole(t *testing.T) {
+	t.Parallel()
+	var ids []string
+	for _, template := range task.Catalogue() {
+		ids = append(ids, template.ID)
+		if template.Version == 0 || template.Example == "" || !strings.HasPrefix(template.ID, template.Family+".") {
+			t.Errorf("template %+v is not whole", template.ID)
+		}
+	}
+	want := []string{
+		"arith.average", "arith.percent_change", "arith.percent_of", "date.add_days", "date.weekday", "hash.base64", "hash.sha256",
+		"unit.convert",
+	}
+	if diff := cmp.Diff(want, ids); diff != "" {
+		t.Errorf("Catalogue() (-want +got):\n%s", diff)
+	}
+}
+
+// Agents of all sorts solve our questions from their words. So does ours, which
+// knows nothing of how they are made.
+func TestSolverAnswersEveryTemplate(t *testing.T) {
+	t.Parallel()
+	for _, template := range task.Catalogue() {
+		t.Run(template.ID, func(t *testing.T) {
+			t.Parallel()
+			for k := range 600 {
+				made := generate(t, template.ID, seed("solve", k), skill("Everyday Helper"))
+				got, err := solve(made.Prompt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got != made.Expected.Value {
+					t.Fatalf("solve(%q) = %q, want %q", made.Prompt, got, made.Expected.Value)
+				}
+				for _, reply := range []string{
+					got, "The answer is " + got + ".", "**" + got + "**", made.Prompt + "\n\n" + got, `{"result": "` + got + `"}`,
+					"You asked: " + made.Prompt + " My answer: " + got,
+				} {
+					if g := task.Mark(made, reply); g.Outcome != task.Pass || g.Literal != task.Pass {
+						t.Fatalf("Mark(%q, %q) = %+v, want a pass", made.Prompt, reply, g)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestAnswerIsNoNumberOfThePrompt(t *testing.T) {
+	t.Parallel()
+	numbers := regexp.MustCompile(`-?\d+(?:,\d{3})*(?:\.\d+)?`)
+	for _, template := range task.Catalogue() {
+		t.Run(template.ID, func(t *testing.T) {
+			t.Parallel()
+			for k := range 400 {
+				made := generate(t, template.ID, seed("guard", k), skill(""))
+				if strings.Contains(made.Prompt, made.Expected.Value) {
+					t.Fatalf("%q holds its answer %s", made.Prompt, made.Expected.Value)
+				}
+				if g := task.Mark(made, made.Prompt); g.Outcome == task.Pass || g.Literal == task.Pass {
+					t.Fatalf("Mark(%q) of the prompt itself = %+v", made.Prompt, g)
+				}
+				if made.Expected.Kind != task.Number && made.Expected.Kind != task.Change {
+					continue
+				}
+				exact, _ := new(big.Rat).SetString(made.Expected.Exact)
+				margin, _ := new(big.Rat).SetString(made.Expected.Tolerance)
+				for _, s := range numbers.FindAllString(made.Prompt, -1) {
+					n, _ := new(big.Rat).SetString(strings.ReplaceAll(s, ",", ""))
+					if d := new(big.Rat).Sub(n, exact); d.Abs(d).Cmp(margin) <= 0 {
+						t.Fatalf("%q holds %s, and the answer is %s", made.Prompt, s, made.Expected.Value)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestWrongAnswersFail(t *testing.T) {
+	t.Parallel()
+	nudge := map[task.AnswerKind]func(string) []string{
+		task.Number: func(v string) []string { return scaled(v, "1.01", "0.99", "10", "0.1", "-1") },
+		task.Change: func(v string) []string { return scaled(v, "1.01", "0.99", "10", "0.01", "-1") },
+		task.Date:   func(v string) []string { return []string{v[:8] + "00", "2001-01-01", v[:7]} },
+		task.Weekday: func(v string) []string {
+			return []string{map[bool]string{true: "Monday", false: "Sunday"}[v == "Sunday"], v[:2], v + "ish"}
+		},
+		task.Hex:    func(v string) []string { return []string{v[1:], v + "0", "0" + v, strings.Repeat("0", 64), v[:63]} },
+		task.Base64: func(v string) []string { return []string{strings.ToLower(v), v + "A", "A" + v, v[:len(v)/2]} },
+	}
+	for _, template := range task.Catalogue() {
+		t.Run(template.ID, func(t *testing.T) {
+			t.Parallel()
+			for k := range 200 {
+				made := generate(t, template.ID, seed("wrong", k), skill(""))
+				for _, wrong := range nudge[made.Expected.Kind](made.Expected.Value) {
+					if g := task.Mark(made, wrong); g.Outcome != task.Fail {
+						t.Fatalf("Mark(%q, %q) = %+v, want a fail (%s is right)", made.Prompt, wrong, g, made.Expected.Value)
+					}
+				}
+			}
+		})
+	}
+}
+
+func scaled(v string, factors ...string) []string {
+	r, _ := new(big.Rat).SetString(v)
+	list := make([]string, len(factors))
+	for i, f := range factors {
+		m, _ := new(big.Rat).SetString(f)
+		list[i] = m.Mul(m, r).FloatString(6)
+	}
+	return list
+}
+
+// The mistakes that people and machines make with these questions lead elsewhere.
+func TestUsualMistakesFail(t *testing.T) {
+	t.Parallel()
+	mistakes := map[string]func([]*big.Rat) []*big.Rat{
+		"arith.percent_of": func(n []*big.Rat) []*big.Rat {
+			p, x := n[0], n[1]
+			if p.Cmp(x) > 0 {
+				p, x = x, p
+			}
+			share := quo(mul(p, x), big.NewRat(100, 1))
+			return []*big.Rat{mul(p, x), quo(x, p), new(big.Rat).Sub(x, share), new(big.Rat).Add(x, share)}
+		},
+		"arith.percent_change": func(n []*big.Rat) []*big.Rat {
+			step := new(big.Rat).Sub(n[1], n[0])
+			hundred := big.NewRat(100, 1)
+			return []*big.Rat{mul(quo(step, n[1]), hundred), quo(step, n[0]), step, mul(quo(n[1], n[0]), hundred)}
+		},
+		"arith.average": func(n []*big.Rat) []*big.Rat {
+			sum := new(big.Rat)
+			for _, v := range n {
+				sum.Add(sum, v)
+			}
+			return []*big.Rat{sum, quo(sum, big.NewRat(int64(len(n)-1), 1)), n[len(n)/2]}
+		},
+	}
+	for template, wrong := range mistakes {
+		for k := range 300 {
+			made := generate(t, template, seed("mistake", k), skill(""))
+			for _, r := range wrong(figures(made.Prompt)) {
+				if g := task.Mark(made, r.FloatString(3)); g.Outcome != task.Fail {
+					t.Fatalf("Mark(%q, %s) = %+v, want a fail", made.Prompt, r.FloatString(3), g)
+				}
+			}
+		}
+	}
+}
+
+func mul(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
+func quo(a, b *big.Rat) *big.Rat { return new(big.Rat).Quo(a, b) }
+
+func TestConversionsCoverAllPairsBothWays(t *testing.T) {
+	t.Parallel()
+	e := task.Entry{Kind: task.MCP, Name: "convert", Fields: []task.Field{
+		{Role: "value", Property: "value"}, {Role: "from", Property: "from"}, {Role: "to", Property: "to"},
+	}}
+	seen := make(map[string]bool)
+	for k := range 2000 {
+		made := generate(t, "unit.convert", seed("pairs", k), e)
+		var arguments struct{ From, To string }
+		if err := json.Unmarshal(made.Ask.Arguments, &arguments); err != nil {
+			t.Fatal(err)
+		}
+		seen[arguments.From+" to "+arguments.To] = true
+	}
+	if len(seen) != 26 {
+		t.Errorf("%d directed pairs are drawn, want 26: %v", len(seen), seen)
+	}
+}
+
+func TestDaysCrossLeapDays(t *testing.T) {
+	t.Parallel()
+	leap, century := 0, 0
+	for k := range 300 {
+		made := generate(t, "date.add_days", seed("leap", k), skill(""))
+		start, err := theDate(made.Prompt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := start.Format("2006-01-02"), made.Expected.Value
+		if y := from[:4]; y[3]%4 == 0 && from < y+"-02-29" && to > y+"-02-29" {
+			leap++
+		}
+		if from < "2100-02-28" && to > "2100-03-01" {
+			century++
+		}
+	}
+	if leap < 50 || century < 50 {
+		t.Errorf("%d of 300 cross a leap day and %d the end of February 2100, want 50 each", leap, century)
+	}
+}
+
+func TestBase64SignsAllOrNone(t *testing.T) {
+	t.Parallel()
+	with := 0
+	for k := range 200 {
+		v := generate(t, "hash.base64", seed("signs", k), skill("")).Expected.Value
+		plus, slash, pad := strings.Contains(v, "+"), strings.Contains(v, "/"), strings.Contains(v, "=")
+		if plus != slash || slash != pad {
+			t.Errorf("the answer %q has some of the signs", v)
+		}
+		if plus {
+			with++
+		}
+	}
+	if with < 60 {
+		t.Errorf("%d of 200 answers have signs, want 60 and more", with)
+	}
+}
+
+func TestGenerateRefuses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		template string
+		version  uint32
+		entry    task.Entry
+		want     error
+	}{
+		"an unknown template":         {"unit.nothing", 1, skill(""), domain.ErrNotFound},
+		"an unknown version":          {"unit.convert", 2, skill(""), domain.ErrNotFound},
+		"an entry without a kind":     {"unit.convert", 1, task.Entry{Name: "x"}, domain.ErrInvalid},
+		"a paid resource":             {"unit.convert", 1, task.Entry{Kind: task.X402, Name: "x"}, domain.ErrInvalid},
+		"a tool without properties":   {"unit.convert", 1, task.Entry{Kind: task.MCP, Name: "x"}, domain.ErrInvalid},
+		"a tool that takes it twice":  {"date.weekday", 1, task.Entry{Kind: task.MCP, Name: "x", Text: "q", Fields: []task.Field{{Role: "date", Property: "d"}}}, domain.ErrInvalid},
+		"a part that it has not":      {"date.weekday", 1, task.Entry{Kind: task.MCP, Name: "x", Fields: []task.Field{{Role: "percent", Property: "d"}}}, domain.ErrInvalid},
+		"an enum that nothing is in":  {"unit.convert", 1, task.Entry{Kind: task.MCP, Name: "x", Fields: []task.Field{{Role: "from", Property: "d", Enum: []string{"parsec"}}}}, domain.ErrInvalid},
+		"an enum for what is no name": {"date.weekday", 1, task.Entry{Kind: task.MCP, Name: "x", Fields: []task.Field{{Role: "date", Property: "d", Enum: []string{"today"}}}}, domain.ErrInvalid},
+	} {
+		if _, err := task.Generate(test.template, test.version, seed("refuse", 0), test.entry); !errors.Is(err, test.want) {
+			t.Errorf("Generate with %s: %v, want %v", name, err, test.want)
+		}
+	}
+}
+
+func TestAskTakesTheFormOfTheEntry(t *testing.T) {
+	t.Parallel()
+	s := seed("ask", 3)
+	for name, test := range map[string]struct {
+		template string
+		entry    task.Entry
+		want     string
+	}{
+		"a text":        {"unit.convert", skill(""), `{"text":"Hey, a quick one: What is 720.73 international miles in kilometers? Round to two decimals. Only the final number is needed. Cheers!"}`},
+		"a prompt":      {"unit.convert", task.Entry{Kind: task.MCP, Name: "ask", Text: "query"}, `{"arguments":{"query":"Hey, a quick one: What is 720.73 international miles in kilometers? Round to two decimals. Only the final number is needed. Cheers!"},"tool":"ask"}`},
+		"parts":         {"unit.convert", task.Entry{Kind: task.MCP, Name: "convert", Fields: []task.Field{{Role: "value", Property: "amount", Type: "number"}, {Role: "from", Property: "from"}, {Role: "to", Property: "to"}}}, `{"arguments":{"amount":720.73,"from":"miles","to":"kilometers"},"tool":"convert"}`},
+		"whole numbers": {"arith.average", task.Entry{Kind: task.MCP, Name: "mean", Fields: []task.Field{{Role: "list", Property: "numbers", Type: "array"}}}, `{"arguments":{"numbers":[1846,3126,3298,1506,2814,2456]},"tool":"mean"}`},
+		"text to hash":  {"hash.sha256", task.Entry{Kind: task.MCP, Name: "sha256", Fields: []task.Field{{Role: "data", Property: "text"}, {Role: "algorithm", Property: "algo", Enum: []string{"md5", "SHA-256"}}}}, `{"arguments":{"algo":"SHA-256","text":"juniper.orchid.806"},"tool":"sha256"}`},
+		"days":          {"date.add_days", task.Entry{Kind: task.MCP, Name: "add_days", Fields: []task.Field{{Role: "date", Property: "start"}, {Role: "days", Property: "days", Type: "string"}}}, `{"arguments":{"days":"313","start":"2040-01-04"},"tool":"add_days"}`},
+	} {
+		made := generate(t, test.template, s, test.entry)
+		got, err := domain.Canonical(made.Ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != test.want {
+			t.Errorf("the ask for %s = %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestTaskSurvivesJSON(t *testing.T) {
+	t.Parallel()
+	for _, template := range task.Catalogue() {
+		made := generate(t, template.ID, seed("json", 1), task.Entry{Kind: task.MCP, Name: "ask", Text: "prompt"})
+		data, err := domain.Canonical(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back task.Task
+		if err := domain.Unmarshal(data, &back); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(made, back); diff != "" {
+			t.Errorf("%s after JSON (-want +got):\n%s", template.ID, diff)
+		}
+		if back.Ask.Hash() != made.Ask.Hash() || back.Expected.Hash() != made.Expected.Hash() {
+			t.Errorf("%s: the hashes of ask and answer changed with JSON", template.ID)
+		}
+		if g := task.Mark(back, back.Expected.Value); g.Outcome != task.Pass {
+			t.Errorf("Mark(%s, %q) = %+v after JSON, want a pass", template.ID, back.Expected.Value, g)
+		}
+	}
+}
+
+func TestHashOfBrokenArguments(t *testing.T) {
+	t.Parallel()
+	a := task.Ask{Tool: "x", Arguments: json.RawMessage("{")}
+	if h := a.Hash(); !h.IsZero() {
+		t.Errorf("Hash() of broken arguments = %s, want zero", h)
+	}
+}
+
+// These hashes are signed in consents: a change here is a change of the catalogue
+// and needs a new version of the template or the grader.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	const want = "de9dd30c3eac170c2a75488eedc08806fb5abbf2b2c5ec886dd4c65637bd32c3"
+	if got := task.Digest().String(); got != want {
+		t.Errorf("Digest() = %s, want %s", got, want)
+	}
+}
+
+func TestOutcomeCounted(t *testing.T) {
+	t.Parallel()
+	for _, o := range []task.Outcome{task.Pass, task.Fail, task.Refused, task.Timeout, task.Error} {
+		if !o.Counted() {
+			t.Errorf("%s is not counted", o)
+		}
+	}
+	if task.Blocked.Counted() {
+		t.Error("blocked is counted")
+	}
+}
