@@ -1,0 +1,168 @@
+// Package finding records what a comparison of field and exam came to.
+//
+// Its stream is finding/<consent>. There is one comparison for each day of a
+// consent, after that day is opened, and one at its end; each looks at revealed
+// tasks only, so that a finding says nothing that is not public.
+package finding
+
+import (
+	"fmt"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/ledger"
+)
+
+// Events lists every shape this package has ever written, oldest first.
+var Events = []domain.Entry{
+	domain.Current[Reached](domain.Public),
+}
+
+// StreamOf names the stream of the findings on a consent.
+func StreamOf(consent string) ledger.Stream { return ledger.Stream("finding/" + consent) }
+
+// An Event is a step in the life of a consent's findings.
+//
+//sumtype:decl
+type Event interface {
+	domain.Event
+	findingEvent()
+}
+
+// Reached means that the field was compared with the exam. Rates and intervals
+// follow from the counts; those given are decimal strings of the float64 nearest
+// to the exact value.
+type Reached struct {
+	Consent    string     `json:"consent"`
+	Agent      agent.Ref  `json:"agent"`
+	Demo       bool       `json:"demo"`
+	Cycle      Cycle      `json:"cycle"`
+	Day        uint32     `json:"day"`  // the day just opened
+	Look       int        `json:"look"` // 1, 2, 3, …: how often this consent was looked at
+	Exam       Arm        `json:"exam"`
+	Field      Arm        `json:"field"`
+	Families   []Family   `json:"families"`
+	Test       string     `json:"test"` // z_pooled, fisher_exact, or "" if not enough data
+	P          string     `json:"p"`    // one-sided
+	Drop       Interval   `json:"drop"` // exam − field, 95 % Newcombe
+	Verdict    Verdict    `json:"verdict"`
+	Rule       uint32     `json:"rule"` // version of the rule below
+	Thresholds Thresholds `json:"thresholds"`
+	Note       string     `json:"note"` // the same in plain words
+}
+
+// A Cycle says what occasioned a comparison.
+type Cycle string
+
+// Cycles.
+const (
+	AfterDay Cycle = "day" // a day was opened
+	AtEnd    Cycle = "end" // the consent is over and its last day was opened
+)
+
+// A Verdict is what a comparison came to.
+type Verdict string
+
+// Verdicts.
+const (
+	ExamOnly     Verdict = "exam_only"    // significantly and materially worse in the field
+	Consistent   Verdict = "consistent"   // no such gap found, which is no proof of equality
+	Insufficient Verdict = "insufficient" // not enough data to say
+)
+
+// An Arm is one side of a comparison. Counted is the sum of the five outcomes
+// that are the agent's own; the last three never count.
+type Arm struct {
+	Counted   int      `json:"counted"`
+	Passed    int      `json:"passed"`
+	Failed    int      `json:"failed"`
+	Refused   int      `json:"refused"`
+	TimedOut  int      `json:"timedOut"`
+	Errored   int      `json:"errored"`
+	Blocked   int      `json:"blocked"`
+	Missed    int      `json:"missed"`
+	Cancelled int      `json:"cancelled"`
+	Rate      Interval `json:"rate"` // 95 % Wilson
+	MedianMs  string   `json:"medianMs"`
+	P90Ms     string   `json:"p90Ms"`
+}
+
+// An Interval is an estimate with its 95 % interval, "" where there is none.
+type Interval struct {
+	Value string `json:"value"`
+	Low   string `json:"low"`
+	High  string `json:"high"`
+}
+
+// A Family is the part of a comparison that falls to one family of tasks. It is
+// for reading; no test is made of it.
+type Family struct {
+	Family      string `json:"family"`
+	ExamCount   int    `json:"examCount"`
+	ExamPassed  int    `json:"examPassed"`
+	FieldCount  int    `json:"fieldCount"`
+	FieldPassed int    `json:"fieldPassed"`
+}
+
+// Thresholds are those of the rule.
+type Thresholds struct {
+	MinExam       int    `json:"minExam"`
+	MinField      int    `json:"minField"`
+	MaxP          string `json:"maxP"`
+	MinDropPoints int    `json:"minDropPoints"`
+}
+
+// EventType implements [domain.Event].
+func (Reached) EventType() domain.Type { return "finding.reached.v1" }
+
+func (Reached) findingEvent() {}
+
+// A Command asks for a step of a consent's findings.
+//
+//sumtype:decl
+type Command interface{ findingCommand() }
+
+// Reach asks to record a comparison. Its look number is given here.
+type Reach struct{ Reached }
+
+func (Reach) findingCommand() {}
+
+// State is which comparisons are recorded.
+type State struct {
+	Looks int
+	Days  map[uint32]bool
+	Ended bool
+}
+
+// Decider is the life of a consent's findings.
+var Decider = domain.Decider[State, Command, Event]{Decide: decide, Evolve: evolve}
+
+func decide(s State, c Command) ([]Event, error) {
+	switch c := c.(type) {
+	case Reach:
+		if c.Cycle == AtEnd && s.Ended || c.Cycle == AfterDay && s.Days[c.Day] {
+			return nil, nil
+		}
+		if c.Look != s.Looks+1 {
+			return nil, fmt.Errorf("look %d at %s cannot follow look %d: %w", c.Look, c.Consent, s.Looks, domain.ErrConflict)
+		}
+		return []Event{c.Reached}, nil
+	}
+	panic(fmt.Sprintf("finding: unreachable command %T", c))
+}
+
+func evolve(s State, e Event) State {
+	switch e := e.(type) {
+	case Reached:
+		s.Looks++
+		if e.Cycle == AtEnd {
+			s.Ended = true
+			break
+		}
+		if s.Days == nil {
+			s.Days = make(map[uint32]bool)
+		}
+		s.Days[e.Day] = true
+	}
+	return s
+}

@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// EligibleOf returns the list made of what the endpoints in scope show, and notes
+// for people about skills that no honest task exists for. skills is the owner's
+// allow-list; empty means all.
+func EligibleOf(offers []Offer, skills []string) (Eligible, []string) {
+	versions := make(map[string]uint32)
+	for _, t := range task.Catalogue() {
+		versions[t.ID] = t.Version
+	}
+	l := Eligible{Endpoints: []EligibleEndpoint{}}
+	notes := []string{}
+	for _, o := range offers {
+		matches := task.Match(o.Surface, skills)
+		e := EligibleEndpoint{ID: o.ID}
+		for id, entries := range matches {
+			t := EligibleTemplate{ID: id, Version: versions[id]}
+			for _, en := range entries {
+				t.Entries = append(t.Entries, en.Name)
+			}
+			slices.Sort(t.Entries)
+			t.Entries = slices.Compact(t.Entries)
+			if len(t.Entries) > 0 {
+				e.Templates = append(e.Templates, t)
+			}
+		}
+		notes = append(notes, unmatched(o)...)
+		slices.SortFunc(e.Templates, func(a, b EligibleTemplate) int { return strings.Compare(a.ID, b.ID) })
+		if len(e.Templates) > 0 {
+			l.Endpoints = append(l.Endpoints, e)
+		}
+	}
+	slices.SortFunc(l.Endpoints, func(a, b EligibleEndpoint) int { return strings.Compare(a.ID, b.ID) })
+	return l, notes
+}
+
+// unmatched looks past the owner's allow-list: a skill that the owner left out is
+// not one without a task.
+func unmatched(o Offer) (notes []string) {
+	used := make(map[string]bool)
+	for _, entries := range task.Match(o.Surface, nil) {
+		for _, en := range entries {
+			used[en.Name] = true
+		}
+	}
+	shown := make([]string, 0, len(o.Surface.Skills)+len(o.Surface.Tools))
+	for _, s := range o.Surface.Skills {
+		shown = append(shown, cmp.Or(s.ID, s.Name))
+	}
+	for _, t := range o.Surface.Tools {
+		shown = append(shown, t.Name)
+	}
+	n := 0
+	for _, name := range shown {
+		if !used[name] {
+			n++
+		}
+	}
+	if n > 0 {
+		// Names come from outside and stay out of events; the surface shows them.
+		notes = append(notes, fmt.Sprintf("%s: %d of %d skills or tools have no task and are not shopped", o.ID, n, len(shown)))
+	}
+	return notes
+}
+
+// A Day is a day's plan as both the service and a verifier compute it.
+type Day struct {
+	Consent string
+	Day     uint32
+	Secret  domain.Hash // mixes both parties' parts
+	Cap     int
+	Count   int
+	Slots   [Slots]Slot
+}
+
+// A Slot is one of the 24 places of a day.
+type Slot struct {
+	Index    int
+	Real     bool
+	Seed     domain.Hash
+	SendAt   int64 // Unix seconds
+	Identity uint32
+	Commit   domain.Hash
+
+	// For a real slot:
+	Choice Choice
+	Entry  task.Entry
+	Task   task.Task
+}
+
+// Compute derives the day from its secret. limit is the most tasks that the limits
+// allow, as [Cap] returns it; an empty list makes it 0. It returns
+// [domain.ErrInvalid] if l names what offers do not show.
+func Compute(consent string, day uint32, secret domain.Hash, limit int, l Eligible, offers []Offer, skills []string) (Day, error) {
+	if l.Empty() {
+		limit = 0
+	}
+	d := Day{Consent: consent, Day: day, Secret: secret, Cap: limit, Count: Count(secret, limit)}
+	picked := RealSlots(secret, d.Count)
+	entries := entriesOf(offers, skills)
+	for i := range d.Slots {
+		seed := Seed(secret, consent, day, uint32(i)) //nolint:gosec // below 24
+		s := Slot{Index: i, Real: picked[i], Seed: seed, SendAt: SendAt(seed, day), Identity: Identity(seed)}
+		if !s.Real {
+			s.Commit = Pad(consent, day, uint32(i), seed) //nolint:gosec // below 24
+			d.Slots[i] = s
+			continue
+		}
+		s.Choice = l.Choose(seed)
+		var err error
+		if s.Task, s.Entry, err = entries.make(s.Choice, seed); err != nil {
+			return Day{}, err
+		}
+		s.Commit = Commit(CommitFields{
+			Consent: consent, Day: day, Slot: uint32(i), //nolint:gosec // below 24
+			Template: s.Choice.Template, TemplateVersion: s.Choice.Version, Endpoint: s.Choice.Endpoint,
+			Identity: s.Identity, SendAt: s.SendAt, Seed: seed,
+			AskHash: s.Task.Ask.Hash(), ExpectedHash: s.Task.Expected.Hash(),
+		})
+		d.Slots[i] = s
+	}
+	return d, nil
+}
+
+// Commits returns the 24 commits in the order of the slots.
+func (d Day) Commits() (commits [Slots]domain.Hash) {
+	for i, s := range d.Slots {
+		commits[i] = s.Commit
+	}
+	return commits
+}
+
+// Make returns the task of a choice.
+func Make(c Choice, seed domain.Hash, offers []Offer, skills []string) (task.Task, error) {
+	t, _, err := entriesOf(offers, skills).make(c, seed)
+	return t, err
+}
+
+// entries resolves the names of a list to what takes the tasks.
+type entries map[entryKey]task.Entry
+
+type entryKey struct{ endpoint, template, name string }
+
+func entriesOf(offers []Offer, skills []string) entries {
+	all := make(entries)
+	for _, o := range offers {
+		for id, matched := range task.Match(o.Surface, skills) {
+			for _, en := range matched {
+				all[entryKey{o.ID, id, en.Name}] = en
+			}
+		}
+	}
+	return all
+}
+
+func (e entries) make(c Choice, seed domain.Hash) (task.Task, task.Entry, error) {
+	entry, ok := e[entryKey{c.Endpoint, c.Template, c.Entry}]
+	if !ok {
+		return task.Task{}, entry, fmt.Errorf("the list names %q for %s at %s, which the surface does not show: %w",
+			c.Entry, c.Template, c.Endpoint, domain.ErrInvalid)
+	}
+	t, err := task.Generate(c.Template, c.Version, seed, entry)
+	return t, entry, err
+}

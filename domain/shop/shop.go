@@ -1,0 +1,300 @@
+// Package shop records what becomes of one slot of a plan: committed, and if it
+// is a real task sent, answered and marked, or missed or cancelled, and in the
+// end revealed.
+//
+// Its stream is shop/<shop id>. Everything between the commit and the reveal is
+// sealed; [Revealed] carries those records byte for byte, so that the hash chain
+// of the stream can be checked from public data. A pad has a commit and nothing
+// else.
+package shop
+
+import (
+	"fmt"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// Events lists every shape this package has ever written, oldest first.
+var Events = []domain.Entry{
+	domain.Current[Committed](domain.Public),
+	domain.Current[Sent](domain.Sealed),
+	domain.Current[Replied](domain.Sealed),
+	domain.Current[Judged](domain.Sealed),
+	domain.Current[Missed](domain.Sealed),
+	domain.Current[Cancelled](domain.Sealed),
+	domain.Current[Revealed](domain.Public),
+}
+
+// StreamOf names the stream of a shop.
+func StreamOf(id string) ledger.Stream { return ledger.Stream("shop/" + id) }
+
+// An Event is a step in the life of a slot.
+//
+//sumtype:decl
+type Event interface {
+	domain.Event
+	shopEvent()
+}
+
+// Committed means that the slot's content is fixed. It reads the same for a real
+// task and for a pad.
+type Committed struct {
+	Consent string      `json:"consent"`
+	Day     uint32      `json:"day"`
+	Slot    int         `json:"slot"`
+	Commit  domain.Hash `json:"commit"`
+}
+
+// Sent means that the task is about to leave: it is appended before the first
+// byte of the request, and never a second time.
+type Sent struct {
+	Endpoint        string      `json:"endpoint"`
+	Identity        uint32      `json:"identity"`
+	Template        string      `json:"template"`
+	TemplateVersion uint32      `json:"templateVersion"`
+	Ask             domain.Hash `json:"ask"` // hash of what is asked
+}
+
+// Replied means that an answer came, and commits to it before anything looks at
+// it. The bytes and the salt lie beside the log.
+type Replied struct {
+	Hash         domain.Hash `json:"hash"`
+	ReceivedAtMs int64       `json:"receivedAtMs"` // Unix milliseconds
+	Status       int         `json:"status"`       // HTTP
+	LatencyMs    int64       `json:"latencyMs"`
+	Size         int         `json:"size"`   // bytes
+	Answer       bool        `json:"answer"` // the bytes are the answer's text, and not what came in place of one
+}
+
+// Judged means that the task has an outcome. Where it points into the reply, it
+// does so by offset and length.
+type Judged struct {
+	Outcome task.Outcome `json:"outcome"`
+	Rule    string       `json:"rule"`    // the grader's rule, or the code of an error or block
+	Literal task.Outcome `json:"literal"` // by the plain rule, "" without a graded reply
+	Offset  int          `json:"offset"`
+	Length  int          `json:"length"`
+	Grader  uint32       `json:"grader"` // version
+}
+
+// Missed means that the task was not sent in time. It is our doing.
+type Missed struct {
+	Reason MissedReason `json:"reason"`
+}
+
+// A MissedReason says why a task was not sent in time.
+type MissedReason string
+
+// Missed reasons.
+const (
+	OperatorLate MissedReason = "operator_late"
+	WasPaused    MissedReason = "paused"
+)
+
+// Cancelled means that the task must not be sent any more.
+type Cancelled struct {
+	Reason CancelReason `json:"reason"`
+}
+
+// A CancelReason says why a task must not be sent.
+type CancelReason string
+
+// Cancel reasons.
+const (
+	ConsentOver CancelReason = "consent_over"
+	HostLost    CancelReason = "host_lost"
+)
+
+// Revealed opens the slot: everything needed to recompute the commit and to mark
+// the reply again.
+type Revealed struct {
+	Consent         string          `json:"consent"`
+	Agent           agent.Ref       `json:"agent"`
+	Day             uint32          `json:"day"`
+	Slot            int             `json:"slot"`
+	Seed            domain.Hash     `json:"seed"`
+	Template        string          `json:"template"`
+	TemplateVersion uint32          `json:"templateVersion"`
+	Family          string          `json:"family"`
+	Endpoint        string          `json:"endpoint"`
+	Entry           task.Entry      `json:"entry"`
+	Identity        uint32          `json:"identity"`
+	SourceAddresses []string        `json:"sourceAddresses"`
+	SendAt          int64           `json:"sendAt"` // planned, Unix seconds
+	Prompt          string          `json:"prompt"`
+	Ask             task.Ask        `json:"ask"`
+	Expected        task.Expected   `json:"expected"`
+	Result          Result          `json:"result"`
+	Records         []ledger.Record `json:"records"` // the sealed records of the stream, in order
+}
+
+// A Result is how a slot ended: an outcome of the agent, or why it had no chance.
+type Result struct {
+	State     State        `json:"state"` // judged, missed or cancelled
+	Outcome   task.Outcome `json:"outcome"`
+	Rule      string       `json:"rule"`
+	Literal   task.Outcome `json:"literal"`
+	LatencyMs int64        `json:"latencyMs"`
+	ReplyHash domain.Hash  `json:"replyHash"` // zero without a reply
+}
+
+// EventType implements [domain.Event].
+func (Committed) EventType() domain.Type { return "shop.committed.v1" }
+
+// EventType implements [domain.Event].
+func (Sent) EventType() domain.Type { return "shop.sent.v1" }
+
+// EventType implements [domain.Event].
+func (Replied) EventType() domain.Type { return "shop.replied.v1" }
+
+// EventType implements [domain.Event].
+func (Judged) EventType() domain.Type { return "shop.judged.v1" }
+
+// EventType implements [domain.Event].
+func (Missed) EventType() domain.Type { return "shop.missed.v1" }
+
+// EventType implements [domain.Event].
+func (Cancelled) EventType() domain.Type { return "shop.cancelled.v1" }
+
+// EventType implements [domain.Event].
+func (Revealed) EventType() domain.Type { return "shop.revealed.v1" }
+
+func (Committed) shopEvent() {}
+func (Sent) shopEvent()      {}
+func (Replied) shopEvent()   {}
+func (Judged) shopEvent()    {}
+func (Missed) shopEvent()    {}
+func (Cancelled) shopEvent() {}
+func (Revealed) shopEvent()  {}
+
+// A State is a place in the life of a slot.
+type State string
+
+// States. Judged, missed and cancelled are terminal; a slot in one of them can be
+// revealed.
+const (
+	StateNone      State = ""
+	StateCommitted State = "committed"
+	StateSent      State = "sent"
+	StateReplied   State = "replied"
+	StateJudged    State = "judged"
+	StateMissed    State = "missed"
+	StateCancelled State = "cancelled"
+	StateRevealed  State = "revealed"
+)
+
+// Terminal reports whether nothing but a reveal can follow.
+func (s State) Terminal() bool { return s == StateJudged || s == StateMissed || s == StateCancelled }
+
+// A Command asks for the next step of a slot.
+//
+//sumtype:decl
+type Command interface{ shopCommand() }
+
+// Commit asks to record the slot's commit.
+type Commit struct{ Committed }
+
+// Send asks for leave to send the task.
+type Send struct{ Sent }
+
+// Reply asks to commit to an answer.
+type Reply struct{ Replied }
+
+// Judge asks to record the outcome.
+type Judge struct{ Judged }
+
+// Miss asks to record that the task was not sent in time.
+type Miss struct{ Missed }
+
+// Cancel asks to record that the task must not be sent.
+type Cancel struct{ Cancelled }
+
+// Reveal asks to open the slot.
+type Reveal struct{ Revealed }
+
+func (Commit) shopCommand() {}
+func (Send) shopCommand()   {}
+func (Reply) shopCommand()  {}
+func (Judge) shopCommand()  {}
+func (Miss) shopCommand()   {}
+func (Cancel) shopCommand() {}
+func (Reveal) shopCommand() {}
+
+// Decider is the life of a slot.
+var Decider = domain.Decider[State, Command, Event]{Decide: decide, Evolve: evolve}
+
+func decide(s State, c Command) ([]Event, error) {
+	switch c := c.(type) {
+	case Commit:
+		if s != StateNone {
+			return nil, nil // completed before
+		}
+		return []Event{c.Committed}, nil
+	case Send:
+		return step(s, c.Sent, StateCommitted)
+	case Reply:
+		return step(s, c.Replied, StateSent)
+	case Judge:
+		return step(s, c.Judged, StateSent, StateReplied)
+	case Miss:
+		return step(s, c.Missed, StateCommitted)
+	case Cancel:
+		return step(s, c.Cancelled, StateCommitted)
+	case Reveal:
+		if s == StateRevealed {
+			return nil, nil
+		}
+		return step(s, c.Revealed, StateJudged, StateMissed, StateCancelled)
+	}
+	panic(fmt.Sprintf("shop: unreachable command %T", c))
+}
+
+func step(s State, e Event, from ...State) ([]Event, error) {
+	for _, f := range from {
+		if s == f {
+			return []Event{e}, nil
+		}
+	}
+	if s == StateNone {
+		return nil, fmt.Errorf("%s: this slot was never committed: %w", e.EventType(), domain.ErrNotFound)
+	}
+	return nil, fmt.Errorf("%s: this slot is %s already: %w", e.EventType(), s, domain.ErrConflict)
+}
+
+func evolve(_ State, e Event) State {
+	switch e.(type) {
+	case Committed:
+		return StateCommitted
+	case Sent:
+		return StateSent
+	case Replied:
+		return StateReplied
+	case Judged:
+		return StateJudged
+	case Missed:
+		return StateMissed
+	case Cancelled:
+		return StateCancelled
+	case Revealed:
+		return StateRevealed
+	}
+	panic(fmt.Sprintf("shop: unreachable event %T", e))
+}
+
+// With returns r as it is after one more event of the slot.
+func (r Result) With(e domain.Event) Result {
+	switch e := e.(type) {
+	case Replied:
+		r.LatencyMs, r.ReplyHash = e.LatencyMs, e.Hash
+	case Judged:
+		r.State, r.Outcome, r.Rule, r.Literal = StateJudged, e.Outcome, e.Rule, e.Literal
+	case Missed:
+		r.State, r.Rule = StateMissed, string(e.Reason)
+	case Cancelled:
+		r.State, r.Rule = StateCancelled, string(e.Reason)
+	}
+	return r
+}

@@ -1,0 +1,156 @@
+package shop_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/domaintest"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
+)
+
+var (
+	committed = shop.Committed{Consent: "cns_a", Day: 20881, Slot: 3, Commit: domain.Hash{1}}
+	sent      = shop.Sent{Endpoint: "ep_0", Identity: 7, Template: "date.weekday", TemplateVersion: 1, Ask: domain.Hash{2}}
+	replied   = shop.Replied{Hash: domain.Hash{3}, ReceivedAtMs: 1804118400007, Status: 200, LatencyMs: 40, Size: 6, Answer: true}
+	judged    = shop.Judged{Outcome: task.Pass, Rule: "marker", Literal: task.Pass, Length: 6, Grader: 1}
+	lost      = shop.Judged{Outcome: task.Blocked, Rule: "worker_lost"}
+	missed    = shop.Missed{Reason: shop.OperatorLate}
+	cancelled = shop.Cancelled{Reason: shop.ConsentOver}
+	revealed  = shop.Revealed{Consent: "cns_a", Day: 20881, Slot: 3}
+)
+
+// lives holds a history for each state that a slot can be in.
+var lives = []struct {
+	state   shop.State
+	history []shop.Event
+}{
+	{shop.StateNone, nil},
+	{shop.StateCommitted, []shop.Event{committed}},
+	{shop.StateSent, []shop.Event{committed, sent}},
+	{shop.StateReplied, []shop.Event{committed, sent, replied}},
+	{shop.StateJudged, []shop.Event{committed, sent, replied, judged}},
+	{shop.StateMissed, []shop.Event{committed, missed}},
+	{shop.StateCancelled, []shop.Event{committed, cancelled}},
+	{shop.StateRevealed, []shop.Event{committed, sent, replied, judged, revealed}},
+}
+
+// Every command in every state: what is not named is a conflict, and in a slot
+// that was never committed not found.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		then shop.Event // nil: nothing happens
+	}
+	commands := []struct {
+		name    string
+		command shop.Command
+		allowed map[shop.State]answer
+	}{
+		{"commit", shop.Commit{Committed: committed}, map[shop.State]answer{
+			shop.StateNone: {committed}, shop.StateCommitted: {}, shop.StateSent: {}, shop.StateReplied: {},
+			shop.StateJudged: {}, shop.StateMissed: {}, shop.StateCancelled: {}, shop.StateRevealed: {},
+		}},
+		{"send", shop.Send{Sent: sent}, map[shop.State]answer{shop.StateCommitted: {sent}}},
+		{"reply", shop.Reply{Replied: replied}, map[shop.State]answer{shop.StateSent: {replied}}},
+		{"judge", shop.Judge{Judged: judged}, map[shop.State]answer{shop.StateSent: {judged}, shop.StateReplied: {judged}}},
+		{"judge lost", shop.Judge{Judged: lost}, map[shop.State]answer{shop.StateSent: {lost}, shop.StateReplied: {lost}}},
+		{"miss", shop.Miss{Missed: missed}, map[shop.State]answer{shop.StateCommitted: {missed}}},
+		{"cancel", shop.Cancel{Cancelled: cancelled}, map[shop.State]answer{shop.StateCommitted: {cancelled}}},
+		{"reveal", shop.Reveal{Revealed: revealed}, map[shop.State]answer{
+			shop.StateJudged: {revealed}, shop.StateMissed: {revealed}, shop.StateCancelled: {revealed}, shop.StateRevealed: {},
+		}},
+	}
+	var cases []domaintest.Case[shop.Command, shop.Event]
+	for _, c := range commands {
+		for _, life := range lives {
+			tt := domaintest.Case[shop.Command, shop.Event]{
+				Name: fmt.Sprintf("%s what is %q", c.name, life.state), Given: life.history, When: c.command,
+			}
+			switch a, ok := c.allowed[life.state]; {
+			case a.then != nil:
+				tt.Then = []shop.Event{a.then}
+			case !ok && life.state == shop.StateNone:
+				tt.Err = domain.ErrNotFound
+			case !ok:
+				tt.Err = domain.ErrConflict
+			}
+			cases = append(cases, tt)
+		}
+	}
+	domaintest.Decide(t, shop.Decider, cases)
+}
+
+// At most once: no history lets a second task out.
+func TestNeverSentTwice(t *testing.T) {
+	t.Parallel()
+	for _, life := range lives {
+		for _, e := range life.history {
+			if _, ok := e.(shop.Sent); !ok {
+				continue
+			}
+			if _, err := shop.Decider.Decide(shop.Decider.Replay(life.history...), shop.Send{Sent: sent}); !errors.Is(err, domain.ErrConflict) {
+				t.Errorf("Send what is %s: %v, want ErrConflict", life.state, err)
+			}
+		}
+	}
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	for _, life := range lives {
+		got := shop.Decider.Replay(life.history...)
+		if got != life.state {
+			t.Errorf("state after %d events = %q, want %q", len(life.history), got, life.state)
+		}
+		want := life.state == shop.StateJudged || life.state == shop.StateMissed || life.state == shop.StateCancelled
+		if got.Terminal() != want {
+			t.Errorf("%q.Terminal() = %t, want %t", got, got.Terminal(), want)
+		}
+	}
+}
+
+func TestResultWith(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		history []shop.Event
+		want    shop.Result
+	}{
+		{"committed", []shop.Event{committed}, shop.Result{}},
+		{"in flight", []shop.Event{committed, sent}, shop.Result{}},
+		{"replied", []shop.Event{committed, sent, replied}, shop.Result{LatencyMs: 40, ReplyHash: domain.Hash{3}}},
+		{"judged", []shop.Event{committed, sent, replied, judged}, shop.Result{
+			State: shop.StateJudged, Outcome: task.Pass, Rule: "marker", Literal: task.Pass, LatencyMs: 40, ReplyHash: domain.Hash{3},
+		}},
+		{"lost", []shop.Event{committed, sent, lost}, shop.Result{State: shop.StateJudged, Outcome: task.Blocked, Rule: "worker_lost"}},
+		{"missed", []shop.Event{committed, missed}, shop.Result{State: shop.StateMissed, Rule: "operator_late"}},
+		{"cancelled", []shop.Event{committed, cancelled}, shop.Result{State: shop.StateCancelled, Rule: "consent_over"}},
+		{"revealed", []shop.Event{committed, missed, revealed}, shop.Result{State: shop.StateMissed, Rule: "operator_late"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got shop.Result
+			for _, e := range tt.history {
+				got = got.With(e)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("Result (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWire(t *testing.T) {
+	t.Parallel()
+	domaintest.Wire(t, shop.Events, os.DirFS("testdata"))
+}
+
+func FuzzCatalogDecode(f *testing.F) {
+	domaintest.FuzzDecode(f, shop.Events, os.DirFS("testdata"))
+}
