@@ -1,0 +1,3 @@
+package postgres
+
+var Linger = linger
