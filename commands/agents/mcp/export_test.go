@@ -1,0 +1,4 @@
+package mcp
+
+// ParseResult is how the result of a call is read.
+var ParseResult = parseResult

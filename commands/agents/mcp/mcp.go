@@ -1,0 +1,360 @@
+// Package mcp is a thin client of the Model Context Protocol over Streamable
+// HTTP, and over the HTTP+SSE transport before it. A task is a session of its
+// own: initialize, a fresh list of tools, one call.
+//
+// It is lenient in what it reads, as servers in the wild are. What it repeats is
+// what the protocol asks for: a session that the server lost is opened once
+// more. It answers no request of the server, opens no stream of its own, and
+// ends a session by leaving, as the common clients do.
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/task"
+)
+
+const (
+	defaultVersion = "2025-11-25"
+	maxPages       = 20
+	maxTools       = 2000
+)
+
+// A Client asks MCP servers. Its methods may be called from several goroutines.
+type Client struct{ Net agents.Net }
+
+// Observe lists the tools of the server at a URL. It returns an [agents.Error]
+// if it cannot.
+func (c Client) Observe(ctx context.Context, endpoint string, as agents.Sender) (task.Surface, agents.Target, error) {
+	line := c.Net.Line(ctx, as, nil)
+	defer line.Close()
+	s := &session{line: line, net: c.Net, as: as, url: endpoint}
+	defer s.close()
+	if err := s.initialize(ctx); err != nil {
+		return task.Surface{}, agents.Target{}, err
+	}
+	tools, err := s.tools(ctx)
+	if err != nil {
+		return task.Surface{}, agents.Target{}, err
+	}
+	return task.Surface{Kind: task.MCP, Tools: tools}, agents.Target{URL: endpoint}, nil
+}
+
+// Ask calls one tool and waits for its result. The error is about us: a gate
+// that stayed shut, a context that was cancelled; all that is about the agent
+// stands in the reply.
+func (c Client) Ask(ctx context.Context, call agents.Call) (agents.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, call.Deadline)
+	defer cancel()
+	line := c.Net.Line(ctx, call.Sender, call.Gate)
+	defer line.Close()
+	s := &session{line: line, net: c.Net, as: call.Sender, url: call.Target.URL}
+	defer s.close()
+	var reply agents.Reply
+	err := s.ask(ctx, call.Ask, &reply)
+	return reply.Settle(err)
+}
+
+// A session is one conversation with a server.
+type session struct {
+	line *agents.Line
+	net  agents.Net
+	as   agents.Sender
+	url  string
+
+	id      string // empty when the server gave none
+	version string // what the server said, known to us or not
+	renewed bool
+	legacy  *agents.Stream // nil over Streamable HTTP
+}
+
+func (s *session) close() {
+	if s.legacy != nil {
+		s.legacy.Close()
+	}
+}
+
+type (
+	initializeParams struct {
+		ProtocolVersion string              `json:"protocolVersion"`
+		Capabilities    struct{}            `json:"capabilities"`
+		ClientInfo      identity.ClientInfo `json:"clientInfo"`
+	}
+	listParams struct {
+		Cursor string `json:"cursor"`
+	}
+	callParams struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+)
+
+// initialize opens the session. A server that does not take the request at all
+// may be one of the older transport.
+func (s *session) initialize(ctx context.Context) error {
+	a, err := s.hello(ctx)
+	if old(a, err) {
+		if s.openLegacy(ctx) {
+			a, err = s.hello(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if a.Error != nil {
+		return a.Fail()
+	}
+	var result struct {
+		ProtocolVersion string `json:"protocolVersion"`
+	}
+	if err := json.Unmarshal(a.Result, &result); err != nil {
+		return malformed(a, "the result of initialize is no object")
+	}
+	s.version = result.ProtocolVersion
+	return s.line.Notify(ctx, s.url, s.head(), "notifications/initialized")
+}
+
+func (s *session) hello(ctx context.Context) (*agents.Answer, error) {
+	s.id, s.version = "", ""
+	p := initializeParams{ProtocolVersion: s.as.MCPVersion, ClientInfo: s.as.ClientInfo}
+	if p.ProtocolVersion == "" {
+		p.ProtocolVersion = defaultVersion
+	}
+	a, err := s.rpc(ctx, "initialize", p)
+	if err == nil {
+		s.id = a.Header.Get("Mcp-Session-Id")
+	}
+	return a, err
+}
+
+// old reports whether a server rejected initialize as one of the older transport
+// does. After a 5xx or a broken connection nothing is tried.
+func old(a *agents.Answer, err error) bool {
+	status := 0
+	var e *agents.Error
+	switch {
+	case errors.As(err, &e):
+		status = e.Status
+	case a != nil && a.Error != nil:
+		status = a.Status
+	}
+	return slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, status)
+}
+
+// openLegacy opens the event stream of the older transport and reads where
+// requests are to be posted, which must be on the same host.
+func (s *session) openLegacy(ctx context.Context) bool {
+	stream, err := s.line.Stream(ctx, s.url, http.Header{"Accept": {"text/event-stream"}})
+	if err != nil {
+		return false
+	}
+	for {
+		name, data, err := stream.Next(ctx)
+		if err != nil {
+			break
+		}
+		if name != "endpoint" {
+			continue
+		}
+		base, err := url.Parse(s.url)
+		if err != nil {
+			break
+		}
+		post, err := base.Parse(string(bytes.TrimSpace(data)))
+		if err != nil || !agents.SameHost(base, post) || s.net.Follow(post.String()) != nil {
+			break
+		}
+		s.url, s.legacy = post.String(), stream
+		return true
+	}
+	stream.Close()
+	return false
+}
+
+func (s *session) head() http.Header {
+	h := http.Header{"Accept": {"application/json, text/event-stream"}}
+	if s.id != "" {
+		h.Set("Mcp-Session-Id", s.id)
+	}
+	if s.version != "" {
+		h.Set("Mcp-Protocol-Version", s.version)
+	}
+	return h
+}
+
+func (s *session) rpc(ctx context.Context, method string, params any) (*agents.Answer, error) {
+	return s.line.RPC(ctx, s.url, s.head(), method, params, s.legacy)
+}
+
+// request sends a request within the session, and opens a new one, once, if the
+// server has lost it.
+func (s *session) request(ctx context.Context, method string, params any) (*agents.Answer, error) {
+	a, err := s.rpc(ctx, method, params)
+	if s.id == "" || s.renewed || !lost(a, err) {
+		return a, err
+	}
+	s.renewed = true
+	if err := s.initialize(ctx); err != nil {
+		return nil, err
+	}
+	return s.rpc(ctx, method, params)
+}
+
+// lost reports whether the server does not know the session any more: 404 by the
+// specification, 400 or 401 in practice.
+func lost(a *agents.Answer, err error) bool {
+	status := 0
+	var e *agents.Error
+	switch {
+	case errors.As(err, &e):
+		status = e.Status
+	case a != nil && a.Error != nil:
+		status = a.Status
+	}
+	return slices.Contains([]int{http.StatusNotFound, http.StatusBadRequest, http.StatusUnauthorized}, status)
+}
+
+// tools lists the tools, all pages of them within limits. Schemas are kept as
+// they are: a reference in them that leads nowhere is not our concern.
+func (s *session) tools(ctx context.Context) ([]task.Tool, error) {
+	tools := []task.Tool{}
+	var params any
+	seen := map[string]bool{}
+	for range maxPages {
+		a, err := s.request(ctx, "tools/list", params)
+		if err != nil {
+			return nil, err
+		}
+		if a.Error != nil {
+			return nil, a.Fail()
+		}
+		var page struct {
+			Tools []struct {
+				Name        string          `json:"name"`
+				Description string          `json:"description"`
+				InputSchema json.RawMessage `json:"inputSchema"`
+			} `json:"tools"`
+			NextCursor string `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(a.Result, &page); err != nil {
+			return nil, malformed(a, "the result of tools/list holds no list of tools")
+		}
+		for _, t := range page.Tools {
+			tools = append(tools, task.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
+		}
+		if page.NextCursor == "" || seen[page.NextCursor] || len(tools) >= maxTools {
+			break
+		}
+		seen[page.NextCursor] = true
+		params = listParams{page.NextCursor}
+	}
+	return tools[:min(len(tools), maxTools)], nil
+}
+
+func (s *session) lists(ctx context.Context, name string) (bool, error) {
+	tools, err := s.tools(ctx)
+	return slices.ContainsFunc(tools, func(t task.Tool) bool { return t.Name == name }), err
+}
+
+// ask calls the tool if it is still listed.
+func (s *session) ask(ctx context.Context, ask task.Ask, reply *agents.Reply) error {
+	if err := s.initialize(ctx); err != nil {
+		return err
+	}
+	listed, err := s.lists(ctx, ask.Tool)
+	if err != nil {
+		return err
+	}
+	if !listed {
+		return gone(ask.Tool)
+	}
+	arguments := ask.Arguments
+	if len(arguments) == 0 {
+		arguments = json.RawMessage(`{}`)
+	}
+	a, err := s.request(ctx, "tools/call", callParams{ask.Tool, arguments})
+	if err != nil {
+		return err
+	}
+	reply.Status, reply.Raw, reply.Latency = a.Status, a.Raw, a.Latency
+	if a.Error != nil {
+		return s.failed(ctx, ask.Tool, a.Error.Message, a.Fail())
+	}
+	text, isError, err := parseResult(a)
+	if err != nil {
+		return err
+	}
+	reply.Text = text
+	if isError {
+		return s.failed(ctx, ask.Tool, text, &agents.Error{
+			Outcome: task.Error, Code: agents.Failed, Status: a.Status, Raw: a.Raw, Reason: "the tool reports an error",
+		})
+	}
+	return nil
+}
+
+var unknownTool = regexp.MustCompile(`(?i)unknown tool|tool .* not found`)
+
+// failed tells a tool that failed from one that is gone. Servers say the latter
+// in many ways, so neither the code nor its place decides: the words do, or else
+// the list.
+func (s *session) failed(ctx context.Context, tool, words string, failure *agents.Error) error {
+	if failure.Outcome != task.Error {
+		return failure
+	}
+	if unknownTool.MatchString(words) {
+		return gone(tool)
+	}
+	if listed, err := s.lists(ctx, tool); err == nil && !listed {
+		return gone(tool)
+	}
+	return failure
+}
+
+func gone(tool string) error {
+	return &agents.Error{Outcome: task.Blocked, Code: agents.ToolGone, Reason: "the server does not list the tool " + tool + " any more"}
+}
+
+// parseResult returns what a tool said: the text in its content, or else its
+// structured content as JSON. Content of other types is passed over.
+func parseResult(a *agents.Answer) (text string, isError bool, err error) {
+	var result struct {
+		Content []struct {
+			Text     string `json:"text"`
+			Resource struct {
+				Text string `json:"text"`
+			} `json:"resource"`
+		} `json:"content"`
+		StructuredContent json.RawMessage `json:"structuredContent"`
+		IsError           bool            `json:"isError"`
+	}
+	if err := json.Unmarshal(a.Result, &result); err != nil {
+		return "", false, malformed(a, "the result of tools/call is no tool result")
+	}
+	var texts []string
+	for _, c := range result.Content {
+		for _, t := range []string{c.Text, c.Resource.Text} {
+			if t != "" {
+				texts = append(texts, t)
+			}
+		}
+	}
+	if len(texts) == 0 && len(result.StructuredContent) > 0 && string(result.StructuredContent) != "null" {
+		texts = append(texts, string(result.StructuredContent))
+	}
+	return strings.Join(texts, "\n"), result.IsError, nil
+}
+
+func malformed(a *agents.Answer, reason string) error {
+	return &agents.Error{Outcome: task.Error, Code: agents.Protocol, Status: a.Status, Raw: a.Raw, Reason: reason}
+}
