@@ -1,0 +1,209 @@
+// Package commands is the write side: one method of [Service] per aggregate, and
+// the two conversations that an owner has with the service, to grant a consent
+// and to revoke it.
+//
+// A method loads the stream, lets the decider decide and appends. What touches
+// the world (hosts, the gate) is a port declared here; nothing is asked of the
+// world between load and append.
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/exam"
+	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// A Service carries out commands. All fields are required; its methods may be
+// called from several goroutines.
+type Service struct {
+	Log     ledger.Log
+	Catalog domain.Catalog
+	Now     func() time.Time // programme time
+	Rand    io.Reader        // of nonces and command ids
+	Secret  domain.Hash      // the operator's part of all keys
+	Domain  string           // that consents are signed for, such as karatum.com
+	Hosts   Hosts
+	Gate    Gate
+}
+
+// Catalog returns the catalog of every event of the ledger.
+func Catalog() domain.Catalog {
+	return domain.NewCatalog(agent.Events, consent.Events, exam.Events, finding.Events,
+		plan.Events, programme.Events, shop.Events)
+}
+
+// Hosts answers for the hosts of endpoints.
+type Hosts interface {
+	// Check returns nil if a URL may be shopped at all, else an error matching
+	// [domain.ErrInvalid].
+	Check(url string) error
+
+	// Prove returns nil if the host of the endpoint says that owner owns it, an
+	// error matching [domain.ErrForbidden] if it says otherwise or nothing, and
+	// any other error if it could not be asked.
+	Prove(ctx context.Context, endpoint string, owner eip191.Address) error
+}
+
+// A Gate stands between a consent and everything that is sent under it.
+type Gate interface {
+	// Open lets tasks pass; a closed gate stays closed.
+	Open(ctx context.Context, consent string) error
+
+	// Close lets no task pass any more, waits for those that hold the gate, and
+	// then calls then.
+	Close(ctx context.Context, consent string, then func(context.Context) error) error
+
+	// Pause and Resume do the same for the whole programme.
+	Pause(ctx context.Context, then func(context.Context) error) error
+	Resume(ctx context.Context, then func(context.Context) error) error
+}
+
+// Agent carries out a command on what is known of an agent.
+func (s *Service) Agent(ctx context.Context, m ledger.Meta, ref agent.Ref, c agent.Command) error {
+	_, err := carryOut(ctx, s, agent.Decider, agent.StreamOf(ref), m, c)
+	return err
+}
+
+// Consent carries out a command on the consents of an agent. Owners come through
+// [Service.Grant] and [Service.Revoke]. Ending a consent returns once no task is
+// on its way out under it any more.
+func (s *Service) Consent(ctx context.Context, m ledger.Meta, ref agent.Ref, c consent.Command) error {
+	run := func(ctx context.Context) error {
+		_, err := carryOut(ctx, s, consent.Decider, consent.StreamOf(ref), m, c)
+		return err
+	}
+	if end, ok := c.(consent.End); ok {
+		return s.Gate.Close(ctx, end.Consent, run)
+	}
+	return run(ctx)
+}
+
+// Plan carries out a command on the plans of a consent.
+func (s *Service) Plan(ctx context.Context, m ledger.Meta, consentID string, c plan.Command) error {
+	_, err := carryOut(ctx, s, plan.Decider, plan.StreamOf(consentID), m, c)
+	return err
+}
+
+// Shop carries out a command on a slot.
+func (s *Service) Shop(ctx context.Context, m ledger.Meta, id string, c shop.Command) error {
+	_, err := carryOut(ctx, s, shop.Decider, shop.StreamOf(id), m, c)
+	return err
+}
+
+// Exam carries out a command on the exams of an agent.
+func (s *Service) Exam(ctx context.Context, m ledger.Meta, ref agent.Ref, c exam.Command) error {
+	_, err := carryOut(ctx, s, exam.Decider, exam.StreamOf(ref), m, c)
+	return err
+}
+
+// Finding carries out a command on the findings on a consent.
+func (s *Service) Finding(ctx context.Context, m ledger.Meta, consentID string, c finding.Command) error {
+	_, err := carryOut(ctx, s, finding.Decider, finding.StreamOf(consentID), m, c)
+	return err
+}
+
+// Programme carries out a command on the programme. Pausing returns once no task
+// is on its way out any more.
+func (s *Service) Programme(ctx context.Context, m ledger.Meta, c programme.Command) error {
+	run := func(ctx context.Context) error {
+		_, err := carryOut(ctx, s, programme.Decider, programme.Stream, m, c)
+		return err
+	}
+	switch c.(type) {
+	case programme.Pause:
+		return s.Gate.Pause(ctx, run)
+	case programme.Resume:
+		return s.Gate.Resume(ctx, run)
+	case programme.Publish:
+		return run(ctx)
+	}
+	panic(fmt.Sprintf("commands: unreachable command %T", c))
+}
+
+// maxAttempts bounds the retries of a command that loses races for its stream.
+const maxAttempts = 3
+
+// carryOut loads the stream, decides, and appends; if another command got in
+// between, it decides again on the newer history. It returns what was appended.
+// A command whose id stands in the stream already was carried out before its
+// answer was lost: it has no second effect and succeeds.
+func carryOut[S, C any, E domain.Event](
+	ctx context.Context, s *Service, d domain.Decider[S, C, E], stream ledger.Stream, m ledger.Meta, c C,
+) ([]E, error) {
+	if m.Correlation == "" {
+		m.Correlation = m.Command
+	}
+	for attempt := 1; ; attempt++ {
+		h, err := load(ctx, s, d, stream, m.Command)
+		if err != nil {
+			return nil, fmt.Errorf("load %s: %w", stream, err)
+		}
+		if len(h.before) > 0 {
+			return h.before, nil
+		}
+		decided, err := d.Decide(h.state, c)
+		if err != nil || len(decided) == 0 {
+			return nil, err
+		}
+		events := make([]domain.Event, len(decided))
+		for i, e := range decided {
+			events[i] = e
+		}
+		err = s.Log.Append(ctx, stream, h.version, m, events...)
+		if err == nil {
+			return decided, nil
+		}
+		if !errors.Is(err, ledger.ErrConflict) || attempt == maxAttempts {
+			return nil, err
+		}
+	}
+}
+
+// A history is a stream folded into what deciding needs.
+type history[S, E any] struct {
+	state   S
+	version uint64
+	before  []E // what the command asked about has appended already
+}
+
+func load[S, C any, E domain.Event](
+	ctx context.Context, s *Service, d domain.Decider[S, C, E], stream ledger.Stream, command string,
+) (h history[S, E], err error) {
+	for r, err := range s.Log.Stream(ctx, stream) {
+		if err != nil {
+			return h, err
+		}
+		decoded, err := s.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			return h, err
+		}
+		e, ok := decoded.(E)
+		if !ok {
+			return h, fmt.Errorf("%s in stream %s: %w", r.Type, stream, domain.ErrUnknownType)
+		}
+		h.state, h.version = d.Evolve(h.state, e), r.Version
+		if command != "" && r.Cause.Command == command {
+			h.before = append(h.before, e)
+		}
+	}
+	return h, nil
+}
+
+// CurrentProgramme returns what holds for the whole programme now.
+func (s *Service) CurrentProgramme(ctx context.Context) (programme.State, error) {
+	h, err := load(ctx, s, programme.Decider, programme.Stream, "")
+	return h.state, err
+}

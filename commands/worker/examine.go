@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/exam"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// An Exam is what the harness is to ask.
+type Exam struct {
+	Run      string // its name, unique among the agent's runs
+	Source   string
+	Seed     domain.Hash // of the whole run
+	Attempts int
+	Payload  consent.Payload // of the consent: its endpoints are examined
+}
+
+// Examine puts tasks of the same catalogue to the same endpoints under the
+// harness's own name, and records the run. An attempt that is blocked is recorded
+// and counts for nothing.
+func (w *Worker) Examine(ctx context.Context, e Exam) error {
+	offers, targets, err := w.examSurface(ctx, e.Payload)
+	if err != nil {
+		return err
+	}
+	list, _ := plan.EligibleOf(offers, e.Payload.Skills)
+	if list.Empty() {
+		return fmt.Errorf("no endpoint of %s shows a skill or tool that a task exists for: %w", e.Payload.Agent, domain.ErrInvalid)
+	}
+	run := exam.RunRecorded{Agent: e.Payload.Agent, Run: e.Run, Source: e.Source}
+	for i := range e.Attempts {
+		seed := domain.MAC(e.Seed, domain.NewEnc("karatum/mystery/exam/v1").Str(e.Run).U32(uint32(i))) //nolint:gosec // a few thousand
+		a, err := w.attempt(ctx, e.Payload, list, offers, targets, seed)
+		if err != nil {
+			return fmt.Errorf("attempt %d: %w", i, err)
+		}
+		run.Attempts = append(run.Attempts, a)
+	}
+	return w.Service.Exam(ctx, meta("exam/"+string(e.Payload.Agent)+"/"+e.Run), e.Payload.Agent, exam.RecordRun{RunRecorded: run})
+}
+
+// examSurface reads the endpoints afresh, as the harness.
+func (w *Worker) examSurface(ctx context.Context, p consent.Payload) (offers []plan.Offer, targets map[string]agents.Target, err error) {
+	targets = make(map[string]agents.Target)
+	for i, ep := range p.Endpoints {
+		if !slices.Contains(p.Kinds, ep.Kind) {
+			continue
+		}
+		surface, target, err := w.Field.Observe(ctx, ep.Kind, ep.URL, agents.Harness())
+		if err != nil {
+			return nil, nil, fmt.Errorf("read %s: %w", ep.URL, err)
+		}
+		id := consent.EndpointID(i)
+		offers = append(offers, plan.Offer{ID: id, Surface: surface})
+		targets[id] = target
+	}
+	return offers, targets, nil
+}
+
+func (w *Worker) attempt(
+	ctx context.Context, p consent.Payload, list plan.Eligible, offers []plan.Offer, targets map[string]agents.Target, seed domain.Hash,
+) (exam.Attempt, error) {
+	choice := list.Choose(seed)
+	t, err := plan.Make(choice, seed, offers, p.Skills)
+	if err != nil {
+		return exam.Attempt{}, err
+	}
+	reply, err := w.Field.Ask(ctx, endpoint(p, choice.Endpoint).Kind, agents.Call{
+		Target: targets[choice.Endpoint], Ask: t.Ask, Sender: agents.Harness(), Deadline: w.deadline(),
+	})
+	if err != nil {
+		return exam.Attempt{}, err
+	}
+	a := exam.Attempt{
+		Seed: seed, Template: choice.Template, TemplateVersion: choice.Version, Family: t.Family,
+		Endpoint: choice.Endpoint, Entry: choice.Entry,
+		Outcome: reply.Outcome, Rule: reply.Code, LatencyMs: reply.Latency.Milliseconds(),
+	}
+	if reply.Outcome == "" {
+		g := task.Mark(t, reply.Text)
+		a.Outcome, a.Rule, a.Literal = g.Outcome, g.Rule, g.Literal
+	}
+	return a, nil
+}

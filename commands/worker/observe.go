@@ -1,0 +1,196 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// hosts is what the checks of a consent's hosts found.
+type hosts struct {
+	at      time.Time            // of the last check
+	good    map[string]time.Time // by endpoint: when it was last proven
+	failing map[string]time.Time // by endpoint: since when its host cannot be asked
+}
+
+// seen is what is kept beside the log of an observed surface. The target is part
+// of it: where a card points is part of what it shows.
+type seen struct {
+	Surface task.Surface  `json:"surface"`
+	Target  agents.Target `json:"target"`
+}
+
+func surfaceKey(h domain.Hash) string { return "surface/" + h.String() }
+
+// observe asks for the host proofs and surfaces of a consent's endpoints: once
+// in every hour, whatever is planned, for a fetch just before a send would
+// announce it, and at once for a consent that was never looked at.
+func (w *Worker) observe(ctx context.Context, c *Consent, now time.Time) error {
+	id := c.Granted.Consent
+	w.mu.Lock()
+	last := w.checks[id]
+	w.mu.Unlock()
+	if now.Truncate(observeEvery).Equal(last.at.Truncate(observeEvery)) {
+		return nil
+	}
+	p := c.Granted.Payload
+	if err := w.checkHosts(ctx, c, now); err != nil {
+		return err
+	}
+	for i, e := range p.Endpoints {
+		if !slices.Contains(p.Kinds, e.Kind) {
+			continue
+		}
+		if err := w.look(ctx, p.Agent, e, observer(id, i, now)); err != nil {
+			return err
+		}
+	}
+	return w.Work.CatchUp(ctx)
+}
+
+func (w *Worker) checkHosts(ctx context.Context, c *Consent, now time.Time) error {
+	p := c.Granted.Payload
+	known, err := w.Service.KnownAgent(ctx, p.Agent)
+	if err != nil {
+		return err
+	}
+	proofs := w.Service.Proofs(ctx, known, p)
+	w.note(c, proofs, now)
+	m, err := w.onceMeta()
+	if err != nil {
+		return err
+	}
+	if err := w.Service.Consent(ctx, m, p.Agent, consent.CheckHosts{Consent: c.Granted.Consent, Proofs: proofs}); err != nil {
+		return err
+	}
+	for i, proof := range proofs {
+		c.Proven[consent.EndpointID(i)] = proof.Method != ""
+	}
+	return nil
+}
+
+// note keeps when each endpoint was last proven. A host that cannot be asked
+// keeps what it had for as long as a proof lives, for a fault of the network is
+// no word of the owner's; nothing is sent on a proof that is older.
+func (w *Worker) note(c *Consent, proofs []consent.Proof, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.checks[c.Granted.Consent]
+	if h.good == nil {
+		h.good, h.failing = make(map[string]time.Time), make(map[string]time.Time)
+	}
+	h.at = now
+	for i := range proofs {
+		id := consent.EndpointID(i)
+		switch {
+		case proofs[i].Method != "":
+			h.good[id] = now
+			delete(h.failing, id)
+		case proofs[i].Unknown && c.Proven[id]:
+			if h.failing[id].IsZero() {
+				h.failing[id] = now
+			}
+			if now.Sub(h.failing[id]) < proofLife {
+				proofs[i].Method = consent.ByDocument
+			}
+		}
+	}
+	if w.checks == nil {
+		w.checks = make(map[string]hosts)
+	}
+	w.checks[c.Granted.Consent] = h
+}
+
+// fresh reports whether an endpoint was proven lately enough to send to it.
+func (w *Worker) fresh(consentID, endpoint string, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return now.Sub(w.checks[consentID].good[endpoint]) < proofLife
+}
+
+// look reads the surface of one endpoint and records it if it changed. An agent
+// that cannot be read keeps the surface it had.
+func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s agents.Sender) error {
+	ctx, cancel := context.WithTimeout(ctx, w.deadline())
+	defer cancel()
+	surface, target, err := w.Field.Observe(ctx, e.Kind, e.URL, s)
+	if err != nil {
+		w.Log.InfoContext(ctx, "an endpoint cannot be read and keeps its last surface", "agent", ref, "url", e.URL, "error", err)
+		return nil
+	}
+	body, err := domain.Canonical(seen{surface, target})
+	if err != nil {
+		return err
+	}
+	hash := domain.Sum(body)
+	// The body is durable before the event that names it.
+	if err := w.Bodies.Put(ctx, surfaceKey(hash), nil, body); err != nil {
+		return err
+	}
+	m, err := w.onceMeta()
+	if err != nil {
+		return err
+	}
+	return w.Service.Agent(ctx, m, ref, agent.ObserveSurface{URL: e.URL, Surface: hash})
+}
+
+// observer returns who looks: an identity of the pool that nobody can foresee to
+// stay the same.
+func observer(consentID string, endpoint int, now time.Time) agents.Sender {
+	hour := uint64(now.Unix() / int64(observeEvery/time.Second)) //nolint:gosec // after 1970
+	key := domain.Sum(domain.NewEnc("karatum/mystery/observer/v1").Str(consentID).U64(hour))
+	pool := identity.Pool()
+	return agents.As(pool[plan.U(key, fmt.Sprintf("endpoint:%d", endpoint), uint64(len(pool)))])
+}
+
+// offers returns what the endpoints in scope showed for the purposes of a day:
+// the last surface before 20:00 of the day before, else the first one ever.
+// Endpoints that never showed anything are left out.
+func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (offers []plan.Offer, named []plan.Surface, targets map[string]agents.Target, err error) {
+	history, err := w.Work.Surfaces(ctx, p.Agent)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	until := domain.DayStart(day).Add(-surfaceUntil)
+	targets = make(map[string]agents.Target)
+	for i, e := range p.Endpoints {
+		if !slices.Contains(p.Kinds, e.Kind) {
+			continue
+		}
+		hash, ok := lastBefore(history, e.URL, until)
+		if !ok {
+			continue
+		}
+		_, body, err := w.Bodies.Get(ctx, surfaceKey(hash))
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("surface %s of %s: %w", hash, e.URL, err)
+		}
+		var s seen
+		if err := domain.Unmarshal(body, &s); err != nil {
+			return nil, nil, nil, fmt.Errorf("surface %s of %s: %w", hash, e.URL, err)
+		}
+		id := consent.EndpointID(i)
+		offers = append(offers, plan.Offer{ID: id, Surface: s.Surface})
+		named = append(named, plan.Surface{Endpoint: id, Hash: hash})
+		targets[id] = s.Target
+	}
+	return offers, named, targets, nil
+}
+
+func lastBefore(history []Surface, url string, until time.Time) (hash domain.Hash, ok bool) {
+	for _, s := range history {
+		if s.URL == url && (!ok || s.At.Before(until)) {
+			hash, ok = s.Hash, true
+		}
+	}
+	return hash, ok
+}

@@ -1,0 +1,318 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// A view is all that the ledger says of a consent, as far as something is left to
+// do.
+type view struct {
+	Consent
+	plans       []Plan // of all consents of the agent
+	slots       map[string]Slot
+	comparisons Comparisons
+}
+
+func (w *Worker) view(ctx context.Context, c Consent) (*view, error) {
+	v := &view{Consent: c}
+	var err error
+	if v.plans, err = w.Work.Plans(ctx, c.Granted.Payload.Agent); err != nil {
+		return nil, err
+	}
+	if v.slots, err = w.Work.Slots(ctx, c.Granted.Consent); err != nil {
+		return nil, err
+	}
+	v.comparisons, err = w.Work.Compared(ctx, c.Granted.Consent)
+	return v, err
+}
+
+// own returns the plan of a day of this consent.
+func (v *view) own(day uint32) (Plan, bool) {
+	i := slices.IndexFunc(v.plans, func(p Plan) bool { return p.Consent == v.Granted.Consent && p.Day == day })
+	if i < 0 {
+		return Plan{Consent: v.Granted.Consent, Day: day}, false
+	}
+	return v.plans[i], true
+}
+
+// tend carries on every day of a consent that is not done with, and returns when
+// the next step of one of them is due.
+func (w *Worker) tend(ctx context.Context, c Consent, now time.Time) (next time.Time, err error) {
+	v, err := w.view(ctx, c)
+	if err != nil {
+		return next, err
+	}
+	p := c.Granted.Payload
+	soonest := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	// Tomorrow's plan is sealed already; nothing lies behind it.
+	last := min(p.LastDay, domain.DayOf(now)+1)
+	var errs []error
+	open := 0
+	for day := p.FirstDay; day <= last; day++ {
+		q, planned := v.own(day)
+		if !q.Opened && !planned && (day > domain.DayOf(now) || !requiresPlan(c, day)) {
+			continue
+		}
+		if !q.Opened {
+			open++
+		}
+		at, err := w.tendDay(ctx, v, q, now)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		soonest(at)
+	}
+	if !c.OverAt.IsZero() && open == 0 && len(errs) == 0 && !v.comparisons.Ended {
+		if err := w.compare(ctx, v, plan.Opened{Consent: c.Granted.Consent, Day: lastOpened(v)}, true); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if !c.OverAt.IsZero() && open > 0 {
+		soonest(now.Add(time.Second)) // what has just become terminal is opened in the next step
+	}
+	return next, errors.Join(errs...)
+}
+
+func lastOpened(v *view) (day uint32) {
+	for _, p := range v.plans {
+		if p.Consent == v.Granted.Consent && p.Opened {
+			day = max(day, p.Day)
+		}
+	}
+	return day
+}
+
+// tendDay carries on one day: its commits, its sends, its reveals, its opening
+// and the comparison that follows.
+func (w *Worker) tendDay(ctx context.Context, v *view, q Plan, now time.Time) (next time.Time, err error) {
+	if q.Opened {
+		if v.comparisons.Days[q.Day] {
+			return time.Time{}, nil
+		}
+		return time.Time{}, w.compare(ctx, v, plan.Opened{Consent: q.Consent, Day: q.Day}, false)
+	}
+	d, err := w.day(ctx, v.Granted, v.plans, q.Day)
+	if err != nil {
+		return time.Time{}, err
+	}
+	pending := false
+	if q.Sealed {
+		if err := w.commit(ctx, q, v.slots); err != nil {
+			return time.Time{}, err
+		}
+		for _, s := range d.Slots {
+			if !s.Real {
+				continue
+			}
+			at, err := w.tendSlot(ctx, v, d, s, now)
+			if err != nil {
+				return time.Time{}, fmt.Errorf("slot %d of %s: %w", s.Index, domain.DayString(q.Day), err)
+			}
+			if !at.IsZero() {
+				pending = true
+				if next.IsZero() || at.Before(next) {
+					next = at
+				}
+			}
+		}
+	}
+	due := w.openAt(v, q.Day)
+	if pending || now.Before(due) {
+		if !pending {
+			next = due
+		} else if due.After(now) && due.Before(next) {
+			next = due
+		}
+		return next, nil
+	}
+	return time.Time{}, w.open(ctx, v, d, q)
+}
+
+// openAt returns the moment at which a day is due to be opened.
+func (w *Worker) openAt(v *view, day uint32) time.Time {
+	due := domain.DayStart(day + 1).Add(openMargin + v.Granted.Payload.RevealDelay())
+	if !v.OverAt.IsZero() && v.OverAt.Before(due) {
+		return v.OverAt // at once, when all its tasks are revealed
+	}
+	return due
+}
+
+// tendSlot carries on a real slot and returns when its next step is due: zero if
+// it is revealed.
+func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot, now time.Time) (next time.Time, err error) {
+	id := plan.ShopID(d.Consent, d.Day.Day, uint32(s.Index)) //nolint:gosec // below 24
+	for {
+		slot := v.slots[id]
+		var due time.Time
+		var step func() (Slot, error)
+		switch slot.State {
+		case shop.StateCommitted:
+			due, step = w.nextOfCommitted(ctx, v, d, s, id, now)
+		case shop.StateSent:
+			due = slot.SentAt.Add(w.deadline() + lostAfter)
+			step = func() (Slot, error) { return w.lost(ctx, id, slot) }
+		case shop.StateReplied:
+			due = slot.SentAt.Add(w.deadline() + lostAfter)
+			step = func() (Slot, error) { return w.markAgain(ctx, id, s, slot) }
+		case shop.StateJudged, shop.StateMissed, shop.StateCancelled:
+			due = revealAt(v, s, slot)
+			step = func() (Slot, error) { return w.reveal(ctx, v, d, s, id) }
+		case shop.StateRevealed:
+			return time.Time{}, nil
+		case shop.StateNone:
+			return time.Time{}, fmt.Errorf("shop %s is not committed", id)
+		}
+		if now.Before(due) {
+			return due, nil
+		}
+		after, err := step()
+		if errors.Is(err, errWait) {
+			return now.Add(time.Second), nil
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		v.slots[id] = after
+	}
+}
+
+// errWait says that a step is due and cannot be made now.
+var errWait = errors.New("not now")
+
+// nextOfCommitted says what comes of a committed task: it is sent at its moment,
+// missed when its window is over, or cancelled when it must not be sent.
+func (w *Worker) nextOfCommitted(
+	ctx context.Context, v *view, d *planned, s plan.Slot, id string, now time.Time,
+) (due time.Time, step func() (Slot, error)) {
+	sendAt := time.Unix(s.SendAt, 0).UTC()
+	end := sendAt.Add(sendWindow)
+	// A window that was over before the consent was, was missed.
+	if !v.OverAt.IsZero() && v.OverAt.Before(end) {
+		return v.OverAt, func() (Slot, error) { return w.cancel(ctx, id, shop.ConsentOver) }
+	}
+	if !v.Proven[s.Choice.Endpoint] && v.OverAt.IsZero() {
+		return time.Time{}, func() (Slot, error) { return w.cancel(ctx, id, shop.HostLost) }
+	}
+	if now.After(end) {
+		return end, func() (Slot, error) { return w.miss(ctx, id) }
+	}
+	if w.NoSending || !v.OverAt.IsZero() {
+		return end.Add(time.Second), func() (Slot, error) { return w.miss(ctx, id) }
+	}
+	return sendAt, func() (Slot, error) { return w.send(ctx, v, d, s, id, now) }
+}
+
+func (w *Worker) cancel(ctx context.Context, id string, reason shop.CancelReason) (Slot, error) {
+	err := w.Service.Shop(ctx, meta("cancel/"+id), id, shop.Cancel{Cancelled: shop.Cancelled{Reason: reason}})
+	return Slot{State: shop.StateCancelled}, err
+}
+
+func (w *Worker) miss(ctx context.Context, id string) (Slot, error) {
+	reason := shop.OperatorLate
+	w.mu.Lock()
+	if w.refusals[id] != nil {
+		reason = shop.WasPaused
+	}
+	delete(w.refusals, id)
+	w.mu.Unlock()
+	err := w.Service.Shop(ctx, meta("miss/"+id), id, shop.Miss{Missed: shop.Missed{Reason: reason}})
+	return Slot{State: shop.StateMissed}, err
+}
+
+// workerLost is the code of a task that was sent by a worker which then vanished.
+const workerLost = "worker_lost"
+
+func (w *Worker) lost(ctx context.Context, id string, slot Slot) (Slot, error) {
+	j := shop.Judged{Outcome: task.Blocked, Rule: workerLost, Grader: task.GraderVersion}
+	err := w.Service.Shop(ctx, meta("lost/"+id), id, shop.Judge{Judged: j})
+	return Slot{State: shop.StateJudged, SentAt: slot.SentAt}, err
+}
+
+func revealAt(v *view, s plan.Slot, slot Slot) time.Time {
+	if !v.OverAt.IsZero() {
+		return v.OverAt
+	}
+	from := time.Unix(s.SendAt, 0).UTC()
+	if !slot.SentAt.IsZero() {
+		from = slot.SentAt
+	}
+	return from.Add(v.Granted.Payload.RevealDelay())
+}
+
+// reveal opens a slot with everything that was sealed of it.
+func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, id string) (Slot, error) {
+	r := shop.Revealed{
+		Consent: d.Consent, Agent: v.Granted.Payload.Agent, Day: d.Day.Day, Slot: s.Index,
+		Seed: s.Seed, Template: s.Choice.Template, TemplateVersion: s.Choice.Version, Family: s.Task.Family,
+		Endpoint: s.Choice.Endpoint, Entry: s.Entry, Identity: s.Identity,
+		SourceAddresses: append([]string{}, w.Sources...), SendAt: s.SendAt,
+		Prompt: s.Task.Prompt, Ask: s.Task.Ask, Expected: s.Task.Expected,
+		Records: []ledger.Record{},
+	}
+	for rec, err := range w.Service.Log.Stream(ctx, shop.StreamOf(id)) {
+		if err != nil {
+			return Slot{}, err
+		}
+		if w.Service.Catalog.Visibility(rec.Type) != domain.Sealed {
+			continue
+		}
+		r.Records = append(r.Records, rec)
+		e, err := w.Service.Catalog.Decode(rec.Type, rec.Data)
+		if err != nil {
+			return Slot{}, err
+		}
+		r.Result = r.Result.With(e)
+	}
+	err := w.Service.Shop(ctx, meta("reveal/"+id), id, shop.Reveal{Revealed: r})
+	return Slot{State: shop.StateRevealed}, err
+}
+
+// open publishes the key of a day and compares.
+func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
+	p := v.Granted.Payload
+	opened := plan.Opened{
+		Consent: d.Consent, Day: d.Day.Day, Planned: q.Sealed,
+		Key:  plan.PlanKey(w.Service.Secret, p.Nonce, d.Day.Day),
+		Path: plan.PlanKeyPath(w.Service.Secret, p.Nonce, p.FirstDay, p.ValidityDays, d.Day.Day),
+		Cap:  d.Cap, Count: d.Count,
+		Eligible: d.eligible, Surfaces: d.surfaces, Notes: d.notes,
+	}
+	if opened.Path == nil {
+		opened.Path = []domain.Hash{}
+	}
+	if opened.Surfaces == nil {
+		opened.Surfaces = []plan.Surface{}
+	}
+	m := meta(fmt.Sprintf("open/%s/%d", d.Consent, d.Day.Day))
+	if err := w.Service.Plan(ctx, m, d.Consent, plan.Open{Opened: opened}); err != nil {
+		return err
+	}
+	w.forget(d.Consent, d.Day.Day)
+	for i := range v.plans {
+		if v.plans[i].Consent == d.Consent && v.plans[i].Day == d.Day.Day {
+			v.plans[i].Opened, v.plans[i].Count = true, d.Count
+		}
+	}
+	if !q.Sealed {
+		v.plans = append(v.plans, Plan{Consent: d.Consent, Day: d.Day.Day, Opened: true, Count: d.Count})
+	}
+	if err := w.Work.CatchUp(ctx); err != nil {
+		return err
+	}
+	return w.compare(ctx, v, opened, false)
+}

@@ -1,0 +1,273 @@
+// Package worker is the shopper's cycle: it observes what agents show, plans and
+// seals days, sends tasks when their time has come, commits to replies, marks
+// them, reveals, opens days and compares.
+//
+// [Worker.Step] does all that is due and says when the next thing is. What is due
+// follows from the ledger alone (see due.go); the worker keeps nothing but caches
+// and the results of its hourly checks. Several workers may run on one ledger:
+// expected versions and the gate keep them from doing anything twice.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/exam"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// A Worker runs the cycle. Its methods are not for concurrent use; what it does
+// at one moment it does side by side as far as Parallel allows.
+type Worker struct {
+	Service  *commands.Service
+	Work     Work
+	Field    Field
+	Gate     Gate
+	Bodies   Bodies
+	Rand     io.Reader        // of reply salts and of the command ids of sends
+	Now      func() time.Time // programme time
+	Sources  []string         // addresses that tasks come from, published with reveals
+	Deadline time.Duration    // of one task; 0 means 30 s
+	Parallel int              // consents served side by side; 0 means 1
+	Log      *slog.Logger
+
+	// NoSending stops the worker after planning: what is due is missed. It is
+	// there to show that nothing public tells the difference.
+	NoSending bool
+
+	mu       sync.Mutex
+	checks   map[string]hosts    // by consent
+	days     map[dayKey]*planned // what is sealed and not opened yet
+	refusals map[string]error    // by shop: why the gate let it wait
+}
+
+// Work is what the worker reads: a private read model, caught up by CatchUp.
+type Work interface {
+	CatchUp(ctx context.Context) error
+
+	// Consents returns every consent with something left to do.
+	Consents(ctx context.Context) ([]Consent, error)
+
+	// Plans returns the plans of all consents that an agent ever had.
+	Plans(ctx context.Context, ref agent.Ref) ([]Plan, error)
+
+	// Slots returns the slots of a consent that are not revealed, by shop id.
+	Slots(ctx context.Context, consentID string) (map[string]Slot, error)
+
+	// Surfaces returns what the endpoints of an agent were seen to show, oldest
+	// first.
+	Surfaces(ctx context.Context, ref agent.Ref) ([]Surface, error)
+
+	// Compared returns the comparisons of a consent.
+	Compared(ctx context.Context, consentID string) (Comparisons, error)
+
+	// Exam returns the attempts of all recorded exam runs of an agent.
+	Exam(ctx context.Context, ref agent.Ref) ([]exam.Attempt, error)
+
+	// Field returns the revealed results of a consent.
+	Field(ctx context.Context, consentID string) ([]Result, error)
+}
+
+// A Consent is a consent with something left to do.
+type Consent struct {
+	Granted consent.Granted
+	Demo    bool
+	OverAt  time.Time // zero while it is active
+	Proven  map[string]bool
+}
+
+// A Plan is a day that is sealed or opened.
+type Plan struct {
+	Consent  string
+	Day      uint32
+	Sealed   bool
+	Commits  []domain.Hash
+	Eligible domain.Hash
+	Opened   bool
+	Count    int // of real slots; known once it is opened
+}
+
+// A Slot is where a slot stands.
+type Slot struct {
+	State  shop.State
+	SentAt time.Time // zero if it was not sent
+}
+
+// A Surface is what an endpoint was seen to show from a moment on.
+type Surface struct {
+	URL  string
+	Hash domain.Hash
+	At   time.Time
+}
+
+// Comparisons says which comparisons of a consent exist.
+type Comparisons struct {
+	Looks int
+	Days  map[uint32]bool
+	Ended bool
+}
+
+// A Result is a revealed slot.
+type Result struct {
+	Family string
+	Result shop.Result
+}
+
+// Field is the world of agents.
+type Field interface {
+	Observe(ctx context.Context, kind task.Kind, url string, s agents.Sender) (task.Surface, agents.Target, error)
+	Ask(ctx context.Context, kind task.Kind, c agents.Call) (agents.Reply, error)
+}
+
+// A Gate lets tasks pass while the consent and the programme do.
+type Gate interface {
+	Hold(ctx context.Context, consentID string) (release func(), err error)
+}
+
+// Bodies keeps bytes beside the log.
+type Bodies interface {
+	Put(ctx context.Context, key string, salt, body []byte) error
+	Get(ctx context.Context, key string) (salt, body []byte, err error)
+}
+
+// The times of the cycle.
+const (
+	sendWindow   = 15 * time.Minute // after its planned moment a task is still sent
+	proofLife    = 2 * time.Hour    // a send needs a host proof younger than this
+	observeEvery = time.Hour
+	planFrom     = 2 * time.Hour // before midnight, the next day is planned
+	surfaceUntil = 4 * time.Hour // before midnight, the last surface that counts for the next day
+	lostAfter    = time.Minute   // behind its deadline a task without an outcome is lost
+	openMargin   = time.Hour     // behind the day and the reveal delay, the day is opened
+	taskDeadline = 30 * time.Second
+)
+
+const never = 1<<63 - 1
+
+func (w *Worker) deadline() time.Duration {
+	if w.Deadline > 0 {
+		return w.Deadline
+	}
+	return taskDeadline
+}
+
+// Run steps until ctx ends, looking at least once in each interval.
+func (w *Worker) Run(ctx context.Context, interval time.Duration) error {
+	for {
+		next, err := w.Step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			w.Log.ErrorContext(ctx, "a step of the cycle failed and is tried again", "error", err)
+		}
+		wait := interval
+		if until := next.Sub(w.Now()); err == nil && until < wait {
+			wait = max(until, 0)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Step does everything that is due now and returns the next moment at which
+// something will be. An error of one consent does not keep the others waiting.
+func (w *Worker) Step(ctx context.Context) (next time.Time, err error) {
+	if err := w.Work.CatchUp(ctx); err != nil {
+		return time.Time{}, err
+	}
+	consents, err := w.Work.Consents(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := w.Now()
+	next = nextHour(now)
+	var mu sync.Mutex
+	var errs []error
+	limit := make(chan struct{}, max(w.Parallel, 1))
+	var wg sync.WaitGroup
+	for _, c := range consents {
+		limit <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-limit }()
+			at, err := w.serve(ctx, c, now)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("consent %s: %w", c.Granted.Consent, err))
+			}
+			if !at.IsZero() && at.Before(next) {
+				next = at
+			}
+		})
+	}
+	wg.Wait()
+	return next, errors.Join(errs...)
+}
+
+// serve does what is due for one consent.
+func (w *Worker) serve(ctx context.Context, c Consent, now time.Time) (next time.Time, err error) {
+	if over, err := w.expire(ctx, &c, now); err != nil {
+		return time.Time{}, err
+	} else if over {
+		w.Log.InfoContext(ctx, "a consent has expired", "consent", c.Granted.Consent)
+	}
+	if c.OverAt.IsZero() {
+		if err := w.observe(ctx, &c, now); err != nil {
+			return time.Time{}, err
+		}
+		if err := w.planNext(ctx, c, now); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return w.tend(ctx, c, now)
+}
+
+// expire ends a consent whose last day is over.
+func (w *Worker) expire(ctx context.Context, c *Consent, now time.Time) (bool, error) {
+	p := c.Granted.Payload
+	end := domain.DayStart(p.LastDay + 1)
+	if !c.OverAt.IsZero() || now.Before(end) {
+		return false, nil
+	}
+	m := meta("expire/" + c.Granted.Consent)
+	if err := w.Service.Consent(ctx, m, p.Agent, consent.End{Consent: c.Granted.Consent, Reason: consent.Expired}); err != nil {
+		return false, err
+	}
+	c.OverAt = end
+	return true, nil
+}
+
+// meta returns the meta of a command that anybody may repeat: its id follows from
+// what is done, so that it has one effect.
+func meta(command string) ledger.Meta {
+	return ledger.Meta{Actor: "worker", Command: command}
+}
+
+// onceMeta returns the meta of a command that must not be repeated.
+func (w *Worker) onceMeta() (ledger.Meta, error) {
+	id, err := uuid.NewRandomFromReader(w.Rand)
+	if err != nil {
+		return ledger.Meta{}, fmt.Errorf("draw a command id: %w", err)
+	}
+	return meta(id.String()), nil
+}
+
+func nextHour(t time.Time) time.Time { return t.Truncate(time.Hour).Add(time.Hour) }
