@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/projections"
+)
+
+type heldIdentity struct {
+	URL   string    `json:"url"`
+	Since time.Time `json:"since"`
+}
+
+type heldCertificate struct {
+	Certificate string    `json:"certificate"`
+	Since       time.Time `json:"since"`
+}
+
+type agentBody struct {
+	Mark
+	Agent        agent.Ref         `json:"agent" example:"build:42"`
+	Owner        eip191.Address    `json:"owner"`
+	RegisteredAt time.Time         `json:"registeredAt"`
+	Identities   []heldIdentity    `json:"identities" doc:"URLs shown to be the agent's own."`
+	Certificates []heldCertificate `json:"certificates" doc:"In force."`
+	SpotChecks   string            `json:"spotChecks" enum:"active,revoked,expired,ended,never" doc:"State of the last consent that was granted."`
+	Note         string            `json:"note" doc:"The note on the agent's certificate."`
+	Consents     []ConsentSummary  `json:"consents" doc:"The last 20, latest first."`
+	Finding      *findingBody      `json:"finding,omitempty" doc:"The latest."`
+}
+
+func (s *server) registerAgents(api huma.API) {
+	type input struct {
+		Ref string `path:"ref" maxLength:"160" example:"build:42"`
+	}
+	type output struct{ Body agentBody }
+	huma.Register(api, get("get-agent", "/agents/{ref}", "One agent: its consents and what was found", 404),
+		func(ctx context.Context, in *input) (*output, error) {
+			ref, err := agent.ParseRef(in.Ref)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			b, err := s.agentBody(ctx, ref)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return &output{b}, nil
+		})
+}
+
+func (s *server) agentBody(ctx context.Context, ref agent.Ref) (b agentBody, err error) {
+	a, err := s.Reader.Agent(ctx, ref)
+	if err != nil {
+		return b, err
+	}
+	b = agentBody{
+		Mark: markOf(a.Demo), Agent: a.Ref, Owner: a.Wallet, RegisteredAt: a.Since,
+		Identities: []heldIdentity{}, Certificates: []heldCertificate{}, Consents: []ConsentSummary{},
+	}
+	for _, h := range a.Identities {
+		b.Identities = append(b.Identities, heldIdentity{h.Value, h.Since})
+	}
+	for _, h := range a.Certificates {
+		b.Certificates = append(b.Certificates, heldCertificate{h.Value, h.Since})
+	}
+	consents, err := s.Reader.Consents(ctx, projections.ConsentQuery{Agent: ref, Limit: 20})
+	if err != nil {
+		return b, err
+	}
+	for _, c := range consents {
+		b.Consents = append(b.Consents, s.summaryOf(c))
+	}
+	f, err := s.Reader.LatestFindingOf(ctx, ref)
+	if err != nil {
+		return b, err
+	}
+	granted, err := s.Reader.Consents(ctx, projections.ConsentQuery{Agent: ref, Granted: true, Limit: 1})
+	if err != nil {
+		return b, err
+	}
+	b.SpotChecks, b.Note = note(granted, f)
+	if f != nil {
+		found := s.findingOf(*f)
+		b.Finding = &found
+	}
+	return b, nil
+}
+
+// note says how an agent stands to spot checks, in one word and for people. last
+// is the last consent that was granted, if there is one.
+func note(last []projections.Consent, f *projections.Finding) (word, text string) {
+	if len(last) == 0 {
+		return "never", "The owner of this agent has never agreed to spot checks."
+	}
+	c := last[0]
+	switch c.State {
+	case projections.Active:
+		text = fmt.Sprintf("The owner agreed to spot checks on %s.", c.Recorded.Format(time.DateOnly))
+	case projections.Revoked:
+		text = fmt.Sprintf("The owner revoked the consent to spot checks on %s.", c.Over.Format(time.DateOnly))
+	default:
+		text = fmt.Sprintf("The consent to spot checks ended on %s.", c.Over.Format(time.DateOnly))
+	}
+	if f == nil {
+		return c.State, text + " Nothing has been compared yet."
+	}
+	return c.State, text + " " + f.Note
+}

@@ -1,0 +1,247 @@
+// Package api is the public HTTP interface: JSON under /v1/mystery, described by
+// the OpenAPI document that it serves.
+//
+// An answer to a GET is made from public read models alone, so nothing in it, not
+// its size and not its headers, depends on whether a task was sent or answered
+// before that task is revealed. Refusals are problems as of RFC 9457 with a
+// stable type; see problem.go.
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/projections"
+)
+
+// A Service carries out what owners ask for. [commands.Service] is one.
+type Service interface {
+	Challenge(ctx context.Context, r consent.Request) (commands.Challenged, error)
+	Grant(ctx context.Context, challengeID string, p consent.Payload, sig eip191.Signature, ownerNonce domain.Hash) (id, refused string, err error)
+	ChallengeRevoke(ctx context.Context, consentID string, ref agent.Ref) (commands.RevokeChallenged, error)
+	Revoke(ctx context.Context, consentID string, ref agent.Ref, challengeID string, sig eip191.Signature) error
+}
+
+// Bodies holds the bytes that came from outside and that events only commit to.
+// Get returns an error matching [domain.ErrNotFound] for what was erased.
+type Bodies interface {
+	Get(ctx context.Context, key string) (salt, body []byte, err error)
+}
+
+// Config is what the interface needs. All fields but Logger are required.
+type Config struct {
+	Service   Service
+	Reader    projections.Reader
+	Bodies    Bodies
+	PublicURL string // where the interface is reached, without a slash at the end
+
+	// CatchUp applies everything in the log to the read models. It runs before
+	// a write is answered, so that the caller can read what it wrote.
+	CatchUp func(ctx context.Context) error
+
+	Logger *slog.Logger // nil: silent
+}
+
+// root is the path that everything but the probes lies under.
+const root = "/v1/mystery"
+
+type server struct {
+	Config
+	router chi.Router
+}
+
+// New returns the handler of the whole interface, with the probes /healthz and
+// /readyz beside it.
+func New(c Config) http.Handler {
+	setUp()
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
+	s := &server{Config: c, router: chi.NewRouter()}
+	s.router.Use(identify, s.recover, secure, middleware.GetHead)
+	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
+	})
+	s.router.MethodNotAllowed(s.methodNotAllowed)
+	s.router.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok\n") })
+	s.router.Get("/readyz", s.ready)
+
+	api := humachi.New(s.router, description())
+	s.registerProgramme(api)
+	s.registerConsents(api)
+	s.registerOwners(api)
+	s.registerShops(api)
+	s.registerFindings(api)
+	s.registerAgents(api)
+	return s.router
+}
+
+// setUp sets what huma keeps in variables of the package.
+var setUp = sync.OnceFunc(func() {
+	// Otherwise {"agent": …, "AGENT": …} is checked in one spelling and read in
+	// the other.
+	huma.ValidateStrictCasing = true
+	huma.DefaultArrayNullable = false
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
+		if ctx == nil {
+			return newProblem(context.Background(), status, msg, errs...)
+		}
+		return newProblem(ctx.Context(), status, msg, errs...)
+	}
+	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
+		return newProblem(context.Background(), status, msg, errs...)
+	}
+})
+
+func description() huma.Config {
+	c := huma.DefaultConfig("Karatum Mystery Shopper", "1")
+	c.Info.Description = "Consents to Mystery Shopping, the plans committed to, the tasks revealed and what came of them. " +
+		"Everything here is public, and none of it tells whether a task was sent before that task is revealed."
+	c.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
+	c.Security = []map[string][]string{{}} // no authentication: writes carry an owner's signature
+	c.Servers = []*huma.Server{{URL: "/"}}
+	c.OpenAPIPath = root + "/openapi"
+	c.DocsPath = ""     // its renderers load from elsewhere
+	c.SchemasPath = ""  // a "$schema" in a body would change
+	c.CreateHooks = nil // bytes that people hash
+	c.RejectUnknownQueryParameters = true
+	return c
+}
+
+// Sizes of request bodies.
+const (
+	maxChallenge = 64 << 10 // 6 URLs and 64 skills, escaped at their worst
+	maxGrant     = 64 << 10
+	maxSmall     = 4 << 10
+)
+
+// get describes an operation that reads.
+func get(id, path, summary string, errors ...int) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: http.MethodGet, Path: root + path, Summary: summary, Tags: []string{"read"},
+		Errors: append(errors, http.StatusUnprocessableEntity, http.StatusServiceUnavailable),
+	}
+}
+
+// post describes an operation that an owner asks for.
+func post(id, path, summary string, status int, limit int64, errors ...int) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: http.MethodPost, Path: root + path, Summary: summary, Tags: []string{"owner"},
+		DefaultStatus: status, MaxBodyBytes: limit,
+		Errors: append(errors, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusRequestTimeout,
+			http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable),
+	}
+}
+
+// ready answers whether requests can be served now.
+func (s *server) ready(w http.ResponseWriter, r *http.Request) {
+	if err := s.Reader.Ping(r.Context()); err != nil {
+		s.Logger.WarnContext(r.Context(), "not ready", "err", err)
+		writeProblem(w, newProblem(r.Context(), http.StatusServiceUnavailable, "the database does not answer"))
+		return
+	}
+	writeText(w, "ok\n")
+}
+
+func writeText(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte(text)) // the client may be gone
+}
+
+// methodNotAllowed answers a path with another method than it has, and names
+// those it has (RFC 9110, section 15.5.6).
+func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if !s.router.Match(chi.NewRouteContext(), method, r.URL.Path) {
+			continue
+		}
+		w.Header().Add("Allow", method)
+		if method == http.MethodGet {
+			w.Header().Add("Allow", http.MethodHead)
+		}
+	}
+	writeProblem(w, newProblem(r.Context(), http.StatusMethodNotAllowed, "this path has no such method"))
+}
+
+// A request is what its handlers need to know of it beside the input.
+type request struct {
+	id   string
+	path string
+}
+
+type requestKey struct{}
+
+func requestOf(ctx context.Context) request {
+	r, _ := ctx.Value(requestKey{}).(request) // zero outside a request
+	return r
+}
+
+// identify gives each request an id, random so that it counts nothing.
+func identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var raw [16]byte
+		_, _ = rand.Read(raw[:]) // never fails, see crypto/rand
+		id := request{id: hex.EncodeToString(raw[:]), path: (&url.URL{Path: r.URL.Path}).EscapedPath()}
+		w.Header().Set("X-Request-Id", id.id)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+	})
+}
+
+// secure sets the headers that every answer has.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-cache")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recover answers for a handler that panics.
+func (s *server) recover(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v != nil {
+				s.panicked(w, r, v)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) panicked(w http.ResponseWriter, r *http.Request, v any) {
+	if v == http.ErrAbortHandler { //nolint:errorlint // a value to panic with, never wrapped
+		panic(v) // means to end the connection
+	}
+	s.Logger.ErrorContext(r.Context(), "a handler panicked", "requestId", requestOf(r.Context()).id,
+		"method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+	writeProblem(w, newProblem(r.Context(), http.StatusInternalServerError, ""))
+}
+
+// caughtUp brings the read models up to what a request has just written. The
+// write stands whatever comes of it, so a failure is logged and not answered.
+func (s *server) caughtUp(ctx context.Context) {
+	if err := s.CatchUp(ctx); err != nil {
+		s.Logger.ErrorContext(ctx, "read models are behind a write", "requestId", requestOf(ctx).id, "err", err)
+	}
+}

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/projections"
+)
+
+// typeBase is what the type of every problem begins with. What follows never
+// changes its meaning.
+const typeBase = "https://karatum.com/problems/"
+
+// A Problem is a refusal as of RFC 9457.
+type Problem struct { //nolint:errname // it is called a problem in the RFC
+	Type     string   `json:"type" format:"uri" doc:"What sort of problem this is. Stable: decide on it." example:"https://karatum.com/problems/conflict"`
+	Title    string   `json:"title" doc:"The same for people."`
+	Status   int      `json:"status" doc:"The HTTP status."`
+	Detail   string   `json:"detail,omitempty" doc:"What was wrong this time, for people."`
+	Instance string   `json:"instance,omitempty" format:"uri-reference" doc:"The path that was asked. The header X-Request-Id names the request."`
+	Consent  string   `json:"consent,omitempty" doc:"The refused consent, if the refusal was recorded."`
+	Errors   []Detail `json:"errors,omitempty" doc:"What was wrong where, if it can be told."`
+}
+
+// A Detail is one thing wrong with the input. It does not repeat the input, in
+// which there may be a signature.
+type Detail struct {
+	Location string `json:"location,omitempty" example:"body.maxPerDay"`
+	Message  string `json:"message"`
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
+
+// GetStatus implements [huma.StatusError].
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType implements [huma.ContentTypeFilter].
+func (*Problem) ContentType(string) string { return problemJSON }
+
+const problemJSON = "application/problem+json"
+
+// sorts names the problems by their status.
+var sorts = map[int]struct{ name, title string }{
+	http.StatusBadRequest:            {"malformed", "The request cannot be read"},
+	http.StatusForbidden:             {"forbidden", "You may not do this"},
+	http.StatusNotFound:              {"not-found", "There is no such thing"},
+	http.StatusMethodNotAllowed:      {"method-not-allowed", "The path has no such method"},
+	http.StatusNotAcceptable:         {"not-acceptable", "No answer in an accepted form"},
+	http.StatusRequestTimeout:        {"timeout", "The request took too long to arrive"},
+	http.StatusConflict:              {"conflict", "This goes against what has happened before"},
+	http.StatusRequestEntityTooLarge: {"too-large", "The request is too large"},
+	http.StatusUnsupportedMediaType:  {"unsupported-media-type", "The body is in an unknown format"},
+	http.StatusUnprocessableEntity:   {"invalid", "The request breaks a rule"},
+	http.StatusInternalServerError:   {"internal", "Something went wrong on our side"},
+	http.StatusServiceUnavailable:    {"unavailable", "This cannot be done at the moment"},
+}
+
+// kinds is the one place where a kind of error becomes a status.
+var kinds = []struct {
+	kind   error
+	status int
+}{
+	{domain.ErrInvalid, http.StatusUnprocessableEntity},
+	{domain.ErrConflict, http.StatusConflict},
+	{domain.ErrForbidden, http.StatusForbidden},
+	{domain.ErrNotFound, http.StatusNotFound},
+	{domain.ErrUnavailable, http.StatusServiceUnavailable},
+}
+
+// newProblem makes the problem of a status. What is our fault is not explained
+// to the caller.
+func newProblem(ctx context.Context, status int, detail string, errs ...error) *Problem {
+	sort, ok := sorts[status]
+	if !ok {
+		status = http.StatusInternalServerError
+		sort = sorts[status]
+	}
+	p := &Problem{Type: typeBase + sort.name, Title: sort.title, Status: status, Instance: requestOf(ctx).path}
+	if status == http.StatusInternalServerError {
+		p.Detail = "the request id in the header X-Request-Id lets us find out what"
+		return p
+	}
+	p.Detail = detail
+	for _, err := range errs {
+		if d := new(huma.ErrorDetail); errors.As(err, &d) {
+			p.Errors = append(p.Errors, Detail{Location: d.Location, Message: d.Message})
+		} else if err != nil {
+			p.Errors = append(p.Errors, Detail{Message: err.Error()})
+		}
+	}
+	return p
+}
+
+// fail turns the error of a handler into the problem that its caller sees. It
+// logs what the caller does not see.
+func (s *server) fail(ctx context.Context, err error) error {
+	for _, k := range kinds {
+		if errors.Is(err, k.kind) {
+			return newProblem(ctx, k.status, strings.TrimSuffix(err.Error(), ": "+k.kind.Error()))
+		}
+	}
+	status := http.StatusInternalServerError
+	if projections.Unreachable(err) || ctx.Err() != nil {
+		status = http.StatusServiceUnavailable
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) { // else nobody waits for the answer
+		s.Logger.ErrorContext(ctx, "request failed", "requestId", requestOf(ctx).id, "path", requestOf(ctx).path, "err", err)
+	}
+	return newProblem(ctx, status, "try again in a moment")
+}
+
+// refuse is the problem of a consent whose refusal is on record.
+func refuse(ctx context.Context, consent, reason string) error {
+	p := newProblem(ctx, http.StatusUnprocessableEntity, reason)
+	p.Type, p.Title, p.Consent = typeBase+"consent-refused", "The consent was refused", consent
+	return p
+}
+
+// writeProblem answers outside of huma.
+func writeProblem(w http.ResponseWriter, p *Problem) {
+	w.Header().Set("Content-Type", problemJSON)
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client may be gone
+}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/terms"
+	"github.com/karatum/mystery/projections"
+)
+
+type published struct {
+	Version uint32      `json:"version"`
+	Hash    domain.Hash `json:"hash"`
+	Since   time.Time   `json:"since" doc:"When it was published. New consents name the latest."`
+}
+
+type catalogue struct {
+	Digest domain.Hash `json:"digest" doc:"Of the templates and the grader."`
+	Since  time.Time   `json:"since"`
+}
+
+// Totals counts what is public.
+type Totals struct {
+	Consents map[string]int `json:"consents" doc:"By state."`
+	Revealed map[string]int `json:"revealed" doc:"Revealed tasks by outcome, or missed or cancelled."`
+	Findings map[string]int `json:"findings" doc:"By verdict."`
+}
+
+type demoTotals struct {
+	Mark
+	Totals
+}
+
+type limits struct {
+	TasksPerDay           int `json:"tasksPerDay"`
+	TasksPerWeek          int `json:"tasksPerWeek"`
+	Endpoints             int `json:"endpoints"`
+	MinRevealDelaySeconds int `json:"minRevealDelaySeconds"`
+	MaxRevealDelaySeconds int `json:"maxRevealDelaySeconds"`
+	MinValidityDays       int `json:"minValidityDays"`
+	MaxValidityDays       int `json:"maxValidityDays"`
+}
+
+type programmeBody struct {
+	AsOf      *time.Time `json:"asOf,omitempty" doc:"Time of the last public record."`
+	Paused    bool       `json:"paused" doc:"While true nothing is sent to anybody."`
+	Reason    string     `json:"reason,omitempty" doc:"Of the last pause or resumption."`
+	Terms     *published `json:"terms,omitempty"`
+	Pool      *published `json:"identityPool,omitempty"`
+	Catalogue *catalogue `json:"catalogue,omitempty"`
+	Limits    limits     `json:"limits" doc:"Hard limits for one agent, whatever its consent says."`
+	Totals    Totals     `json:"totals" doc:"Without Karatum's own agents."`
+	DemoTotal demoTotals `json:"demoTotals" doc:"Of Karatum's own agents alone."`
+}
+
+type termsVersion struct {
+	Version uint32       `json:"version"`
+	Hash    domain.Hash  `json:"hash" doc:"SHA-256 of the canonical JSON (RFC 8785) of the list of terms."`
+	Terms   []terms.Term `json:"terms"`
+}
+
+type poolVersion struct {
+	Version    uint32              `json:"version"`
+	Hash       domain.Hash         `json:"hash" doc:"SHA-256 of the canonical JSON (RFC 8785) of the list of identities."`
+	Identities []identity.Identity `json:"identities"`
+}
+
+type termsBody struct {
+	Terms     termsVersion `json:"terms" doc:"The latest terms."`
+	Pool      poolVersion  `json:"identityPool" doc:"The client identities that tasks come under."`
+	Published struct {
+		Terms      []published `json:"terms"`
+		Pools      []published `json:"identityPools"`
+		Catalogues []catalogue `json:"catalogues"`
+	} `json:"published" doc:"Everything ever published, oldest first. A consent keeps the versions it names."`
+}
+
+func (s *server) registerProgramme(api huma.API) {
+	type output[T any] struct{ Body T }
+	huma.Register(api, get("get-programme", "", "The programme: what is in force, and how much there is of everything"),
+		func(ctx context.Context, _ *struct{}) (*output[programmeBody], error) {
+			status, err := s.Reader.Programme(ctx)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return &output[programmeBody]{programmeOf(status)}, nil
+		})
+	huma.Register(api, get("get-terms", "/terms", "The terms and the pool of client identities, with their hashes"),
+		func(ctx context.Context, _ *struct{}) (*output[termsBody], error) {
+			status, err := s.Reader.Programme(ctx)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return &output[termsBody]{termsOf(status)}, nil
+		})
+}
+
+func programmeOf(s projections.Status) programmeBody {
+	b := programmeBody{
+		AsOf: moment(s.AsOf), Paused: s.Paused, Reason: s.Reason,
+		Limits: limits{
+			TasksPerDay: consent.MaxPerDay, TasksPerWeek: consent.MaxPerWeek, Endpoints: consent.MaxEndpoints,
+			MinRevealDelaySeconds: int(consent.MinRevealDelay / time.Second), MaxRevealDelaySeconds: int(consent.MaxRevealDelay / time.Second),
+			MinValidityDays: consent.MinValidity, MaxValidityDays: consent.MaxValidity,
+		},
+		Totals:    Totals(s.Totals),
+		DemoTotal: demoTotals{markOf(true), Totals(s.Demo)},
+	}
+	if n := len(s.Terms); n > 0 {
+		b.Terms = &published{s.Terms[n-1].Number, s.Terms[n-1].Hash, s.Terms[n-1].Since}
+	}
+	if n := len(s.Pools); n > 0 {
+		b.Pool = &published{s.Pools[n-1].Number, s.Pools[n-1].Hash, s.Pools[n-1].Since}
+	}
+	if n := len(s.Catalogues); n > 0 {
+		b.Catalogue = &catalogue{s.Catalogues[n-1].Hash, s.Catalogues[n-1].Since}
+	}
+	return b
+}
+
+func termsOf(s projections.Status) (b termsBody) {
+	current := terms.Current()
+	b.Terms = termsVersion{current.Number, current.Hash(), current.Terms}
+	b.Pool = poolVersion{identity.Version(), identity.Hash(), identity.Pool()}
+	b.Published.Terms, b.Published.Pools, b.Published.Catalogues = []published{}, []published{}, []catalogue{}
+	for _, v := range s.Terms {
+		b.Published.Terms = append(b.Published.Terms, published{v.Number, v.Hash, v.Since})
+	}
+	for _, v := range s.Pools {
+		b.Published.Pools = append(b.Published.Pools, published{v.Number, v.Hash, v.Since})
+	}
+	for _, v := range s.Catalogues {
+		b.Published.Catalogues = append(b.Published.Catalogues, catalogue{v.Hash, v.Since})
+	}
+	return b
+}

@@ -1,0 +1,209 @@
+package projections
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// States of a consent.
+const (
+	Active  = "active"
+	Revoked = "revoked"
+	Expired = "expired"
+	Ended   = "ended" // for another reason than the end of its validity
+	Refused = "refused"
+)
+
+func endState(reason consent.EndReason) string {
+	if reason == consent.Expired {
+		return Expired
+	}
+	return Ended
+}
+
+// Consents is every consent that an owner ever signed, in force or not.
+var Consents = Projection{
+	Name: "consents", Version: 1, Visibility: domain.Public,
+	Tables: `
+		create table consent_agents (agent text primary key, demo boolean not null);
+		create table consents (
+			consent    text        primary key,
+			agent      text        not null,
+			demo       boolean     not null,
+			state      text        not null,
+			signed     bytea       not null, -- the event with what was signed
+			recorded   timestamptz not null, -- when it was granted or refused
+			over       timestamptz,
+			reason     text        not null default ''
+		);
+		create index on consents (recorded desc, consent desc);
+		create index on consents (agent, recorded desc, consent desc);
+		create index on consents (state, recorded desc, consent desc);
+		create table consent_proofs (
+			consent  text        not null,
+			endpoint text        not null,
+			proven   boolean     not null,
+			method   text        not null,
+			reason   text        not null,
+			since    timestamptz not null,
+			primary key (consent, endpoint)
+		)`,
+	Apply: applyConsents,
+}
+
+func applyConsents(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	add := func(id string, ref agent.Ref, state, reason string) error {
+		data, err := domain.Encode(e)
+		if err != nil {
+			return err
+		}
+		return tx.Exec(ctx, `
+			insert into consents (consent, agent, demo, state, signed, recorded, reason)
+			values ($1, $2, coalesce((select demo from consent_agents where agent = $2), false), $3, $4, $5, $6)`,
+			id, string(ref), state, data, r.Time, reason)
+	}
+	prove := func(id, endpoint string, method consent.ProofMethod, reason string) error {
+		return tx.Exec(ctx, `
+			insert into consent_proofs (consent, endpoint, proven, method, reason, since) values ($1, $2, $3, $4, $5, $6)
+			on conflict (consent, endpoint) do update set proven = $3, method = $4, reason = $5, since = $6`,
+			id, endpoint, method != "", string(method), reason, r.Time)
+	}
+	over := func(id, state, reason string) error {
+		return tx.Exec(ctx, `update consents set state = $2, reason = $3, over = $4 where consent = $1`, id, state, reason, r.Time)
+	}
+	switch e := e.(type) {
+	case agent.Registered:
+		return tx.Exec(ctx, `insert into consent_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
+	case consent.Granted:
+		return add(e.Consent, e.Payload.Agent, Active, "")
+	case consent.Refused:
+		return add(e.Consent, e.Payload.Agent, Refused, e.Reason)
+	case consent.HostProven:
+		return prove(e.Consent, e.Endpoint, e.Method, "")
+	case consent.HostLost:
+		return prove(e.Consent, e.Endpoint, "", e.Reason)
+	case consent.Revoked:
+		return over(e.Consent, Revoked, "the owner revoked it")
+	case consent.Ended:
+		return over(e.Consent, endState(e.Reason), string(e.Reason))
+	}
+	return nil
+}
+
+// A Consent is what an owner signed and what became of it.
+type Consent struct {
+	ID         string
+	Agent      agent.Ref
+	Demo       bool
+	State      string
+	Payload    consent.Payload
+	Signature  eip191.Signature
+	Verified   string      // how the signature was found to be the owner's
+	OwnerNonce domain.Hash // zero if the message commits to none
+	Recorded   time.Time   // when it was granted, or refused
+	Over       time.Time   // zero unless it was granted and is over
+	Reason     string      // why it is over or was refused
+}
+
+// A Proof says whether an endpoint of a consent is shown to be the owner's.
+type Proof struct {
+	Endpoint string // ep_0, ep_1, …
+	Kind     task.Kind
+	URL      string
+	Proven   bool
+	Method   consent.ProofMethod // "" if not proven
+	Reason   string              // why not
+	Since    time.Time           // zero if never proven
+}
+
+const consentColumns = `consent, agent, demo, state, signed, recorded, over, reason`
+
+// Consent returns a consent, or an error matching [domain.ErrNotFound].
+func (r Reader) Consent(ctx context.Context, id string) (Consent, error) {
+	return one(ctx, r.Pool, scanConsent, "consent "+id,
+		`select `+consentColumns+` from consents where consent = $1`, id)
+}
+
+// A ConsentQuery picks consents. Its zero fields pick all.
+type ConsentQuery struct {
+	Agent   agent.Ref
+	State   string
+	Granted bool        // only those that were ever in force
+	After   *ConsentKey // the last one of the page before
+	Limit   int
+}
+
+// A ConsentKey is a place in the list of consents.
+type ConsentKey struct {
+	Recorded time.Time
+	ID       string
+}
+
+// Consents returns the consents that q picks, latest first.
+func (r Reader) Consents(ctx context.Context, q ConsentQuery) ([]Consent, error) {
+	var recorded *time.Time
+	var id string
+	if q.After != nil {
+		recorded, id = &q.After.Recorded, q.After.ID
+	}
+	return collect(ctx, r.Pool, scanConsent, `
+		select `+consentColumns+` from consents
+		where ($1 = '' or agent = $1) and ($2 = '' or state = $2) and (not $6 or state <> 'refused')
+		  and ($3::timestamptz is null or (recorded, consent) < ($3, $4))
+		order by recorded desc, consent desc limit $5`,
+		string(q.Agent), q.State, recorded, id, q.Limit, q.Granted)
+}
+
+func scanConsent(row pgx.CollectableRow) (c Consent, err error) {
+	var signed []byte
+	var over *time.Time
+	if err = row.Scan(&c.ID, &c.Agent, &c.Demo, &c.State, &signed, &c.Recorded, &over, &c.Reason); err != nil {
+		return c, err
+	}
+	c.Recorded, c.Over = c.Recorded.UTC(), at(over)
+	if c.State == Refused {
+		e, err := decode[consent.Refused](signed)
+		if err != nil {
+			return c, err
+		}
+		c.Payload, c.Signature = e.Payload, e.Signature
+		return c, nil
+	}
+	e, err := decode[consent.Granted](signed)
+	if err != nil {
+		return c, err
+	}
+	c.Payload, c.Signature, c.Verified, c.OwnerNonce = e.Payload, e.Signature, e.Verified.Method, e.OwnerNonce
+	return c, nil
+}
+
+// Proofs returns the proofs of the endpoints of c, in the order of the message.
+func (r Reader) Proofs(ctx context.Context, c Consent) ([]Proof, error) {
+	proofs := make([]Proof, len(c.Payload.Endpoints))
+	place := make(map[string]*Proof)
+	for i, e := range c.Payload.Endpoints {
+		proofs[i] = Proof{Endpoint: consent.EndpointID(i), Kind: e.Kind, URL: e.URL}
+		place[proofs[i].Endpoint] = &proofs[i]
+	}
+	rows, err := r.Pool.Query(ctx, `select endpoint, proven, method, reason, since from consent_proofs where consent = $1`, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	var row Proof
+	_, err = pgx.ForEachRow(rows, []any{&row.Endpoint, &row.Proven, &row.Method, &row.Reason, &row.Since}, func() error {
+		if p := place[row.Endpoint]; p != nil {
+			p.Proven, p.Method, p.Reason, p.Since = row.Proven, row.Method, row.Reason, row.Since.UTC()
+		}
+		return nil
+	})
+	return proofs, err
+}

@@ -1,0 +1,373 @@
+package projections
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/exam"
+	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// DueWork is what the shopper plans its work from. It is private: it is handed
+// sealed records too, and nothing that answers the public may read it.
+var DueWork = Projection{
+	Name: "due", Version: 1, Visibility: domain.Sealed,
+	Tables: `
+		create table due_agents (agent text primary key, demo boolean not null);
+		create table due_consents (
+			consent     text        primary key,
+			agent       text        not null,
+			demo        boolean     not null,
+			event       bytea       not null, -- that granted it
+			granted     timestamptz not null,
+			over        timestamptz,
+			looks       int         not null default 0,
+			final       boolean     not null default false -- compared at its end
+		);
+		create index on due_consents (agent);
+		create table due_proofs (consent text not null, endpoint text not null, primary key (consent, endpoint));
+		create table due_plans (
+			consent text    not null,
+			day     bigint  not null,
+			event   bytea, -- that sealed it, if it was planned
+			opened  boolean not null default false,
+			count   int     not null default 0,
+			primary key (consent, day)
+		);
+		create table due_slots (
+			shop    text   primary key,
+			consent text   not null,
+			day     bigint not null,
+			slot    int    not null,
+			state   text   not null,
+			sent    timestamptz,
+			family  text,
+			result  bytea, -- once revealed
+			unique (consent, day, slot)
+		);
+		create index on due_slots (consent) where state not in ('committed', 'revealed');
+		create table due_surfaces (
+			agent text        not null,
+			n     bigint      not null, -- version in the agent's stream
+			url   text        not null,
+			hash  text        not null,
+			seen  timestamptz not null,
+			primary key (agent, n)
+		);
+		create table due_compared (consent text not null, day bigint not null, primary key (consent, day));
+		create table due_runs (
+			agent text   not null,
+			n     bigint not null, -- version in the agent's stream
+			event bytea  not null,
+			primary key (agent, n)
+		)`,
+	Apply: applyDue,
+}
+
+func applyDue(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	switch e := e.(type) {
+	case agent.Event:
+		return applyDueAgent(ctx, tx, r, e)
+	case consent.Event:
+		return applyDueConsent(ctx, tx, r, e)
+	case plan.Event:
+		return applyDuePlan(ctx, tx, e)
+	case shop.Event:
+		return applyDueSlot(ctx, tx, r, e)
+	case exam.RunRecorded:
+		data, err := domain.Encode(e)
+		if err != nil {
+			return err
+		}
+		return tx.Exec(ctx, `insert into due_runs (agent, n, event) values ($1, $2, $3)`, r.Stream.ID(), r.Version, data)
+	case finding.Reached:
+		final := e.Cycle == finding.AtEnd
+		err := tx.Exec(ctx, `update due_consents set looks = $2, final = final or $3 where consent = $1`, e.Consent, e.Look, final)
+		if err != nil || final {
+			return err
+		}
+		return tx.Exec(ctx, `insert into due_compared (consent, day) values ($1, $2) on conflict do nothing`, e.Consent, e.Day)
+	}
+	return nil
+}
+
+func applyDueAgent(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	switch e := e.(type) {
+	case agent.Registered:
+		return tx.Exec(ctx, `insert into due_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
+	case agent.SurfaceObserved:
+		return tx.Exec(ctx, `insert into due_surfaces (agent, n, url, hash, seen) values ($1, $2, $3, $4, $5)`,
+			r.Stream.ID(), r.Version, e.URL, e.Surface.String(), r.Time)
+	}
+	return nil
+}
+
+func applyDueConsent(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	over := func(id string) error {
+		return tx.Exec(ctx, `update due_consents set over = $2 where consent = $1`, id, r.Time)
+	}
+	switch e := e.(type) {
+	case consent.Granted:
+		data, err := domain.Encode(e)
+		if err != nil {
+			return err
+		}
+		return tx.Exec(ctx, `
+			insert into due_consents (consent, agent, demo, event, granted)
+			values ($1, $2, coalesce((select demo from due_agents where agent = $2), false), $3, $4)`,
+			e.Consent, string(e.Payload.Agent), data, r.Time)
+	case consent.HostProven:
+		return tx.Exec(ctx, `insert into due_proofs (consent, endpoint) values ($1, $2) on conflict do nothing`, e.Consent, e.Endpoint)
+	case consent.HostLost:
+		return tx.Exec(ctx, `delete from due_proofs where consent = $1 and endpoint = $2`, e.Consent, e.Endpoint)
+	case consent.Revoked:
+		return over(e.Consent)
+	case consent.Ended:
+		return over(e.Consent)
+	}
+	return nil
+}
+
+func applyDuePlan(ctx context.Context, tx Tx, e domain.Event) error {
+	switch e := e.(type) {
+	case plan.Sealed:
+		data, err := domain.Encode(e)
+		if err != nil {
+			return err
+		}
+		return tx.Exec(ctx, `insert into due_plans (consent, day, event) values ($1, $2, $3)`, e.Consent, e.Day, data)
+	case plan.Opened:
+		return tx.Exec(ctx, `
+			insert into due_plans (consent, day, opened, count) values ($1, $2, true, $3)
+			on conflict (consent, day) do update set opened = true, count = $3`, e.Consent, e.Day, e.Count)
+	}
+	return nil
+}
+
+func applyDueSlot(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	step := func(state shop.State) error {
+		return tx.Exec(ctx, `update due_slots set state = $2 where shop = $1`, r.Stream.ID(), string(state))
+	}
+	switch e := e.(type) {
+	case shop.Committed:
+		return tx.Exec(ctx, `insert into due_slots (shop, consent, day, slot, state) values ($1, $2, $3, $4, $5)`,
+			r.Stream.ID(), e.Consent, e.Day, e.Slot, string(shop.StateCommitted))
+	case shop.Sent:
+		return tx.Exec(ctx, `update due_slots set state = $2, sent = $3 where shop = $1`,
+			r.Stream.ID(), string(shop.StateSent), r.Time)
+	case shop.Replied:
+		return step(shop.StateReplied)
+	case shop.Judged:
+		return step(shop.StateJudged)
+	case shop.Missed:
+		return step(shop.StateMissed)
+	case shop.Cancelled:
+		return step(shop.StateCancelled)
+	case shop.Revealed:
+		result, err := domain.Canonical(e.Result)
+		if err != nil {
+			return err
+		}
+		return tx.Exec(ctx, `update due_slots set state = $2, family = $3, result = $4 where shop = $1`,
+			r.Stream.ID(), string(shop.StateRevealed), e.Family, result)
+	}
+	return nil
+}
+
+// Due answers from the private read model of the work to be done.
+type Due struct {
+	Pool *pgxpool.Pool
+}
+
+// A DueConsent is a consent that there is still work for.
+type DueConsent struct {
+	Granted consent.Granted
+	Demo    bool
+	OverAt  time.Time       // zero while it is active
+	Proven  map[string]bool // endpoint ids
+}
+
+// Consents returns every consent that is not settled, oldest first. A consent is
+// settled when it is over, all its planned days are opened, every task sent under
+// it is revealed, and it was compared at its end.
+func (d Due) Consents(ctx context.Context) ([]DueConsent, error) {
+	return collect(ctx, d.Pool, scanDueConsent, `
+		select event, demo, over, array(select endpoint from due_proofs p where p.consent = c.consent)
+		from due_consents c
+		where over is null or not final
+		   or exists (select from due_plans p where p.consent = c.consent and not opened)
+		   or exists (select from due_slots s where s.consent = c.consent and state not in ('committed', 'revealed'))
+		order by granted, consent`)
+}
+
+func scanDueConsent(row pgx.CollectableRow) (c DueConsent, err error) {
+	var event []byte
+	var over *time.Time
+	var proven []string
+	if err = row.Scan(&event, &c.Demo, &over, &proven); err != nil {
+		return c, err
+	}
+	c.OverAt = at(over)
+	c.Proven = make(map[string]bool)
+	for _, endpoint := range proven {
+		c.Proven[endpoint] = true
+	}
+	err = domain.Unmarshal(event, &c.Granted)
+	return c, err
+}
+
+// A DuePlan is a day that is sealed or opened.
+type DuePlan struct {
+	Consent  string
+	Day      uint32
+	Sealed   bool          // false: opened without a plan, and there are no commits
+	Commits  []domain.Hash // of all slots
+	Eligible domain.Hash   // of the list that the choices were made from
+	Opened   bool
+	Count    int // of tasks; known once it is opened
+}
+
+// Plans returns the days of all consents that an agent ever had, by day.
+func (d Due) Plans(ctx context.Context, ref agent.Ref) ([]DuePlan, error) {
+	return collect(ctx, d.Pool, scanDuePlan, `
+		select p.consent, p.day, p.event, p.opened, p.count
+		from due_plans p join due_consents c using (consent)
+		where c.agent = $1 order by p.day, c.granted`, string(ref))
+}
+
+func scanDuePlan(row pgx.CollectableRow) (p DuePlan, err error) {
+	var event []byte
+	if err = row.Scan(&p.Consent, &p.Day, &event, &p.Opened, &p.Count); err != nil {
+		return p, err
+	}
+	sealed, err := decode[plan.Sealed](event)
+	if err != nil || sealed == nil {
+		return p, err
+	}
+	p.Sealed, p.Eligible, p.Commits = true, sealed.Eligible, sealed.Commits[:]
+	return p, nil
+}
+
+// A DueSlot is where a slot stands.
+type DueSlot struct {
+	State  shop.State
+	SentAt time.Time // zero if it was not sent
+}
+
+// Slots returns, by shop id, the slots of a consent that work may be left for:
+// all those of days that are not opened, and of opened days those that something
+// has become of and that are not revealed.
+func (d Due) Slots(ctx context.Context, consent string) (map[string]DueSlot, error) {
+	rows, err := d.Pool.Query(ctx, `
+		select shop, state, sent from due_slots
+		where consent = $1 and day in (select day from due_plans where consent = $1 and not opened)
+		union
+		select shop, state, sent from due_slots
+		where consent = $1 and state not in ('committed', 'revealed')`, consent)
+	if err != nil {
+		return nil, err
+	}
+	slots := make(map[string]DueSlot)
+	var id string
+	var s DueSlot
+	var sent *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &s.State, &sent}, func() error {
+		s.SentAt = at(sent)
+		slots[id] = s
+		return nil
+	})
+	return slots, err
+}
+
+// A DueSurface is what an endpoint was seen to show from a moment on.
+type DueSurface struct {
+	URL  string
+	Hash domain.Hash
+	At   time.Time
+}
+
+// Surfaces returns all surfaces that the endpoints of an agent have shown, oldest
+// first.
+func (d Due) Surfaces(ctx context.Context, ref agent.Ref) ([]DueSurface, error) {
+	scan := func(row pgx.CollectableRow) (s DueSurface, err error) {
+		var hash string
+		if err = row.Scan(&s.URL, &hash, &s.At); err != nil {
+			return s, err
+		}
+		s.At = s.At.UTC()
+		s.Hash, err = domain.ParseHash(hash)
+		return s, err
+	}
+	return collect(ctx, d.Pool, scan, `select url, hash, seen from due_surfaces where agent = $1 order by n`, string(ref))
+}
+
+// DueComparisons says which comparisons of a consent exist.
+type DueComparisons struct {
+	Looks int             // how many
+	Days  map[uint32]bool // after the opening of which days
+	Ended bool            // whether there is one at the consent's end
+}
+
+// Compared returns the comparisons of a consent: none for one it does not know.
+func (d Due) Compared(ctx context.Context, consent string) (DueComparisons, error) {
+	c := DueComparisons{Days: make(map[uint32]bool)}
+	rows, err := d.Pool.Query(ctx, `
+		select looks, final, array(select day from due_compared where consent = $1) from due_consents where consent = $1`, consent)
+	if err != nil {
+		return c, err
+	}
+	var days []uint32
+	_, err = pgx.ForEachRow(rows, []any{&c.Looks, &c.Ended, &days}, func() error {
+		for _, day := range days {
+			c.Days[day] = true
+		}
+		return nil
+	})
+	return c, err
+}
+
+// Exam returns the attempts of all exam runs of an agent, in order.
+func (d Due) Exam(ctx context.Context, ref agent.Ref) ([]exam.Attempt, error) {
+	runs, err := collect(ctx, d.Pool, pgx.RowTo[[]byte], `select event from due_runs where agent = $1 order by n`, string(ref))
+	if err != nil {
+		return nil, err
+	}
+	attempts := []exam.Attempt{}
+	for _, event := range runs {
+		var run exam.RunRecorded
+		if err := domain.Unmarshal(event, &run); err != nil {
+			return nil, err
+		}
+		attempts = append(attempts, run.Attempts...)
+	}
+	return attempts, nil
+}
+
+// A DueResult is how a revealed task ended.
+type DueResult struct {
+	Family string
+	Result shop.Result
+}
+
+// Field returns how the revealed tasks of a consent ended, by day and slot.
+func (d Due) Field(ctx context.Context, consent string) ([]DueResult, error) {
+	scan := func(row pgx.CollectableRow) (r DueResult, err error) {
+		var result []byte
+		if err = row.Scan(&r.Family, &result); err != nil {
+			return r, err
+		}
+		err = domain.Unmarshal(result, &r.Result)
+		return r, err
+	}
+	return collect(ctx, d.Pool, scan, `
+		select family, result from due_slots where consent = $1 and state = 'revealed' order by day, slot`, consent)
+}

@@ -1,0 +1,81 @@
+package projections
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
+)
+
+// Plans is the plan of each day of each consent, sealed and opened.
+var Plans = Projection{
+	Name: "plans", Version: 1, Visibility: domain.Public,
+	Tables: `
+		create table plans (
+			consent   text   not null,
+			day       bigint not null,
+			sealed    bytea, -- the event
+			sealed_at timestamptz,
+			opened    bytea, -- the event
+			opened_at timestamptz,
+			primary key (consent, day)
+		)`,
+	Apply: applyPlans,
+}
+
+func applyPlans(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	switch e := e.(type) {
+	case plan.Sealed:
+		data, err := domain.Encode(e)
+		if err != nil {
+			return err
+		}
+		return tx.Exec(ctx, `insert into plans (consent, day, sealed, sealed_at) values ($1, $2, $3, $4)`,
+			e.Consent, e.Day, data, r.Time)
+	case plan.Opened:
+		data, err := domain.Encode(e)
+		if err != nil {
+			return err
+		}
+		// A day without a plan is opened all the same.
+		return tx.Exec(ctx, `
+			insert into plans (consent, day, opened, opened_at) values ($1, $2, $3, $4)
+			on conflict (consent, day) do update set opened = $3, opened_at = $4`,
+			e.Consent, e.Day, data, r.Time)
+	}
+	return nil
+}
+
+// A Plan is one day of a consent.
+type Plan struct {
+	Consent  string
+	Day      uint32
+	Sealed   *plan.Sealed // nil if the day was not planned
+	SealedAt time.Time
+	Opened   *plan.Opened // nil until the day is opened
+	OpenedAt time.Time
+}
+
+// Plans returns the plans of a consent by day.
+func (r Reader) Plans(ctx context.Context, consent string) ([]Plan, error) {
+	return collect(ctx, r.Pool, scanPlan, `
+		select consent, day, sealed, sealed_at, opened, opened_at from plans where consent = $1 order by day`, consent)
+}
+
+func scanPlan(row pgx.CollectableRow) (p Plan, err error) {
+	var sealed, opened []byte
+	var sealedAt, openedAt *time.Time
+	if err = row.Scan(&p.Consent, &p.Day, &sealed, &sealedAt, &opened, &openedAt); err != nil {
+		return p, err
+	}
+	p.SealedAt, p.OpenedAt = at(sealedAt), at(openedAt)
+	if p.Sealed, err = decode[plan.Sealed](sealed); err != nil {
+		return p, err
+	}
+	p.Opened, err = decode[plan.Opened](opened)
+	return p, err
+}

@@ -1,0 +1,84 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/karatum/mystery/domain"
+)
+
+// A Reader answers from the public read models. Nothing it returns depends on a
+// sealed record.
+type Reader struct {
+	Pool *pgxpool.Pool
+}
+
+// Ping returns nil if the database of the read models answers.
+func (r Reader) Ping(ctx context.Context) error { return r.Pool.Ping(ctx) }
+
+// Unreachable reports whether err says that the database did not answer, which
+// may pass, and not that it refused something.
+func Unreachable(err error) bool {
+	if refused := new(pgconn.PgError); errors.As(err, &refused) {
+		class := refused.Code[:min(2, len(refused.Code))]
+		return class == "57" || class == "53" // the operator's doing; too many of something
+	}
+	failed := new(pgconn.ConnectError)
+	return errors.As(err, &failed) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
+}
+
+// snapshot runs queries that must agree with each other.
+func (r Reader) snapshot(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, r.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, f)
+}
+
+// A querier is a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// collect returns the rows of a query; no rows are an empty list and not nil.
+func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.AppendRows([]T{}, rows, scan)
+}
+
+// one returns the only row of a query, and an error matching
+// [domain.ErrNotFound] that names what if there is none.
+func one[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], what, sql string, args ...any) (T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return *new(T), err
+	}
+	v, err := pgx.CollectOneRow(rows, scan)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return v, fmt.Errorf("there is no %s: %w", what, domain.ErrNotFound)
+	}
+	return v, err
+}
+
+// at returns the time of a column that may be null: the zero time for null.
+func at(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// decode reads an event as a projection stored it.
+func decode[T any](data []byte) (*T, error) {
+	if data == nil {
+		return nil, nil
+	}
+	v := new(T)
+	return v, domain.Unmarshal(data, v)
+}

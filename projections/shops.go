@@ -1,0 +1,165 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// Phases of a slot, as the public sees it.
+const (
+	PhaseSealed   = "sealed"   // a commit, of a task or of none
+	PhaseRevealed = "revealed" // a task, opened
+	PhasePad      = "pad"      // no task, shown by the opened day
+)
+
+// Shops is every slot of every plan.
+//
+// Whether a slot is a pad is never said by anybody: it follows from the day key
+// once that is opened. A slot that should hold a task and was not revealed stays
+// sealed for all to see.
+var Shops = Projection{
+	Name: "shops", Version: 1, Visibility: domain.Public,
+	Tables: `
+		create table shop_agents (agent text primary key, demo boolean not null);
+		create table shop_consents (
+			consent text    primary key,
+			agent   text    not null,
+			demo    boolean not null,
+			entropy bytea   not null -- the owner's part of the seeds
+		);
+		create table shops (
+			shop     text        primary key,
+			consent  text        not null,
+			agent    text        not null,
+			demo     boolean     not null,
+			day      bigint      not null,
+			slot     int         not null,
+			commit   text        not null,
+			phase    text        not null,
+			revealed timestamptz,
+			data     bytea, -- of the event that revealed it, as hashed
+			unique (consent, day, slot)
+		);
+		create index on shops (consent, phase, day, slot)`,
+	Apply: applyShops,
+}
+
+func applyShops(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	switch e := e.(type) {
+	case agent.Registered:
+		return tx.Exec(ctx, `insert into shop_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
+	case consent.Granted:
+		return tx.Exec(ctx, `
+			insert into shop_consents (consent, agent, demo, entropy)
+			values ($1, $2, coalesce((select demo from shop_agents where agent = $2), false), $3)`,
+			e.Consent, string(e.Payload.Agent), e.Entropy())
+	case shop.Committed:
+		return tx.Exec(ctx, `
+			insert into shops (shop, consent, agent, demo, day, slot, commit, phase)
+			select $1, consent, agent, demo, $3, $4, $5, 'sealed' from shop_consents where consent = $2`,
+			r.Stream.ID(), e.Consent, e.Day, e.Slot, e.Commit.String())
+	case shop.Revealed:
+		return tx.Exec(ctx, `update shops set phase = 'revealed', revealed = $2, data = $3 where shop = $1`,
+			r.Stream.ID(), r.Time, r.Data)
+	case plan.Opened:
+		return openPads(ctx, tx, e)
+	}
+	return nil
+}
+
+func openPads(ctx context.Context, tx Tx, e plan.Opened) error {
+	if !e.Planned {
+		return nil
+	}
+	var entropy []byte
+	err := tx.QueryRow(ctx, `select entropy from shop_consents where consent = $1`, e.Consent).Scan(&entropy)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // no consent, no slots
+	}
+	if err != nil {
+		return err
+	}
+	tasks := plan.RealSlots(plan.DaySecret(e.Key, entropy), e.Count)
+	var pads []int
+	for slot, isTask := range tasks {
+		if !isTask {
+			pads = append(pads, slot)
+		}
+	}
+	return tx.Exec(ctx, `
+		update shops set phase = 'pad' where consent = $1 and day = $2 and slot = any($3) and phase = 'sealed'`,
+		e.Consent, e.Day, pads)
+}
+
+// A Shop is one slot of a plan. Before it is revealed nothing in it tells a task
+// from a pad.
+type Shop struct {
+	ID         string
+	Consent    string
+	Agent      agent.Ref
+	Demo       bool
+	Day        uint32
+	Slot       int
+	Commit     domain.Hash
+	Phase      string
+	RevealedAt time.Time      // zero unless revealed
+	Revealed   *shop.Revealed // nil unless revealed
+	Data       []byte         // the same as hashed
+}
+
+const shopColumns = `shop, consent, agent, demo, day, slot, commit, phase, revealed, data`
+
+// Shop returns a slot, or an error matching [domain.ErrNotFound].
+func (r Reader) Shop(ctx context.Context, id string) (Shop, error) {
+	return one(ctx, r.Pool, scanShop, "shop "+id, `select `+shopColumns+` from shops where shop = $1`, id)
+}
+
+// A ShopQuery picks slots of a consent. Its zero Phase picks all.
+type ShopQuery struct {
+	Consent string
+	Phase   string
+	After   *ShopKey // the last one of the page before
+	Limit   int
+}
+
+// A ShopKey is a place in the list of a consent's slots.
+type ShopKey struct {
+	Day  uint32
+	Slot int
+}
+
+// Shops returns the slots that q picks, by day and slot.
+func (r Reader) Shops(ctx context.Context, q ShopQuery) ([]Shop, error) {
+	day, slot := int64(-1), -1
+	if q.After != nil {
+		day, slot = int64(q.After.Day), q.After.Slot
+	}
+	return collect(ctx, r.Pool, scanShop, `
+		select `+shopColumns+` from shops
+		where consent = $1 and ($2 = '' or phase = $2) and (day, slot) > ($3, $4)
+		order by day, slot limit $5`, q.Consent, q.Phase, day, slot, q.Limit)
+}
+
+func scanShop(row pgx.CollectableRow) (s Shop, err error) {
+	var commit string
+	var revealed *time.Time
+	if err = row.Scan(&s.ID, &s.Consent, &s.Agent, &s.Demo, &s.Day, &s.Slot, &commit, &s.Phase, &revealed, &s.Data); err != nil {
+		return s, err
+	}
+	s.RevealedAt = at(revealed)
+	if s.Commit, err = domain.ParseHash(commit); err != nil {
+		return s, err
+	}
+	s.Revealed, err = decode[shop.Revealed](s.Data)
+	return s, err
+}
