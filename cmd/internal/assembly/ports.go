@@ -1,0 +1,49 @@
+package assembly
+
+import (
+	"context"
+
+	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/agents/a2a"
+	"github.com/karatum/mystery/commands/agents/mcp"
+	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// hosts answers for the hosts of endpoints.
+type hosts struct{ net agents.Net }
+
+func (h hosts) Check(url string) error { return h.net.CheckURL(url) }
+
+func (h hosts) Prove(ctx context.Context, endpoint string, owner eip191.Address) error {
+	return h.net.Prove(ctx, endpoint, owner)
+}
+
+// field is the world of agents, by protocol.
+type field struct{ net agents.Net }
+
+func (f field) Observe(ctx context.Context, kind task.Kind, url string, s agents.Sender) (task.Surface, agents.Target, error) {
+	switch kind {
+	case task.A2A:
+		return a2a.Client{Net: f.net}.Observe(ctx, url, s)
+	case task.MCP:
+		return mcp.Client{Net: f.net}.Observe(ctx, url, s)
+	}
+	return task.Surface{}, agents.Target{}, unsupported(kind)
+}
+
+func (f field) Ask(ctx context.Context, kind task.Kind, c agents.Call) (agents.Reply, error) {
+	switch kind {
+	case task.A2A:
+		return a2a.Client{Net: f.net}.Ask(ctx, c)
+	case task.MCP:
+		return mcp.Client{Net: f.net}.Ask(ctx, c)
+	}
+	return agents.Reply{}, unsupported(kind)
+}
+
+func unsupported(kind task.Kind) error {
+	return &agents.Error{
+		Outcome: task.Blocked, Code: agents.UnsupportedTransport, Reason: "no client speaks " + string(kind),
+	}
+}

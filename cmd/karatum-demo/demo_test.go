@@ -1,0 +1,498 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
+	"github.com/karatum/mystery/migrations/pgtest"
+)
+
+// open returns a stage on a schema of its own, its two consents given. Each stage
+// of a test with the same seed draws the same.
+func open(t *testing.T, seed string) (*stage, map[string]consent.Payload) {
+	t.Helper()
+	f := flags{seed: seed, listen: "127.0.0.1:0"}
+	start, err := f.start(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := pgtest.URL(t)
+	getenv := func(name string) string {
+		if name == "MYSTERY_DATABASE_URL" {
+			return url
+		}
+		return ""
+	}
+	s, err := openStage(t.Context(), f, start, getenv, progress{w: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	consents, err := s.enrol(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, consents
+}
+
+func (s *stage) days(t *testing.T, n float64) {
+	t.Helper()
+	if err := s.pass(t.Context(), s.start.Add(time.Duration(n*24*float64(time.Hour)))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCaught runs the whole demo as make demo does: the agent that cheats is
+// caught, the other is not, and everything revealed can be made again.
+func TestCaught(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	getenv := func(name string) string { return map[string]string{"MYSTERY_DATABASE_URL": url}[name] }
+	var stdout bytes.Buffer
+	if code := run(t.Context(), []string{"--once", "--json", "--listen", "127.0.0.1:0"}, getenv, &stdout, t.Output()); code != 0 {
+		t.Fatalf("run = %d", code)
+	}
+	var r report
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatalf("standard output holds more than one JSON object: %v\n%s", err, &stdout)
+	}
+	if len(r.Agents) != 2 || r.Agents[0].Verdict != "consistent" || r.Agents[1].Verdict != "exam_only" {
+		t.Errorf("verdicts = %+v, want steady consistent and exam-aware exam_only", r.Agents)
+	}
+	for _, a := range r.Agents {
+		if a.ExamAttempts < 40 || a.FieldTasks < 40 {
+			t.Errorf("%s: %d exam attempts and %d field tasks, want at least 40 of each", a.Agent, a.ExamAttempts, a.FieldTasks)
+		}
+	}
+	if r.Revealed == 0 || r.Replayed != r.Revealed {
+		t.Errorf("%d of %d revealed tasks could be made again", r.Replayed, r.Revealed)
+	}
+	if r.SlotsMin != 24 || r.SlotsMax != 24 {
+		t.Errorf("days have %d to %d slots, want 24", r.SlotsMin, r.SlotsMax)
+	}
+}
+
+func TestEqualSeedsGiveEqualResults(t *testing.T) {
+	t.Parallel()
+	var reports []report
+	for range 2 {
+		s, consents := open(t, "7")
+		if err := s.examine(t.Context(), consents); err != nil {
+			t.Fatal(err)
+		}
+		s.days(t, 5)
+		r, err := s.report(t.Context(), consents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.Agents {
+			r.Agents[i].drop.Value = "" // compared by the counts
+		}
+		reports = append(reports, r)
+		s.audit(t, consents)
+	}
+	if diff := cmp.Diff(reports[0], reports[1], cmp.AllowUnexported(agentReport{})); diff != "" {
+		t.Errorf("two runs with one seed differ:\n%s", diff)
+	}
+	if reports[0].Revealed == 0 {
+		t.Error("nothing was revealed")
+	}
+}
+
+// TestSilentSurface holds the promise that nothing public tells when a task is
+// sent or answered: two runs on one clock, one of which never sends, look the
+// same from outside until the first reveal.
+func TestSilentSurface(t *testing.T) {
+	t.Parallel()
+	sending, consents := open(t, "3")
+	silent, _ := open(t, "3")
+	silent.prog.Worker.NoSending = true
+
+	reveal := firstReveal(t, sending, consents)
+	if reveal.IsZero() {
+		t.Fatal("no task falls on the first day")
+	}
+	compared := 0
+	for at := sending.start; at.Before(reveal); at = at.Add(3 * time.Hour) {
+		for _, s := range []*stage{sending, silent} {
+			if err := s.pass(t.Context(), at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, b := sending.surface(t, consents), silent.surface(t, consents)
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Fatalf("at %s the public answers differ:\n%s", at, diff)
+		}
+		compared += len(a)
+	}
+	n, m := sent(t, sending), sent(t, silent)
+	if n == 0 || m != 0 {
+		t.Errorf("%d tasks were sent by the one and %d by the other, want some and none", n, m)
+	}
+	t.Logf("%d answers compared, %d tasks sent meanwhile", compared, n)
+
+	// And then they differ, as they must.
+	for _, s := range []*stage{sending, silent} {
+		if err := s.pass(t.Context(), reveal.Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cmp.Equal(sending.surface(t, consents), silent.surface(t, consents)) {
+		t.Error("the reveal shows no difference: the comparison sees nothing")
+	}
+}
+
+// firstReveal returns when the first task of all is due to be revealed. It can be
+// computed by the operator alone.
+func firstReveal(t *testing.T, s *stage, consents map[string]consent.Payload) (first time.Time) {
+	t.Helper()
+	for _, p := range consents {
+		g, err := s.prog.Service.ActiveConsent(t.Context(), p.Agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := plan.DaySecret(plan.PlanKey(s.prog.Service.Secret, p.Nonce, p.FirstDay), g.Entropy())
+		real := plan.RealSlots(secret, plan.Count(secret, plan.Cap(p.MaxPerDay, p.MaxPerWeek, 0)))
+		for _, slot := range real.Ascending() {
+			at := time.Unix(plan.SendAt(plan.Seed(secret, g.Consent, p.FirstDay, slot), p.FirstDay), 0).Add(p.RevealDelay()).UTC()
+			if first.IsZero() || at.Before(first) {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+// surface returns every public GET answer: status, headers but for the date and
+// the request id, and body.
+func (s *stage) surface(t *testing.T, consents map[string]consent.Payload) map[string]string {
+	t.Helper()
+	paths := []string{
+		"", "/terms", "/consents", "/findings", "/openapi.json", "/consents?agent=build:steady", "/findings?verdict=exam_only",
+	}
+	for _, name := range slices.Sorted(maps.Keys(consents)) {
+		id := plan.ConsentID(consents[name].Nonce)
+		paths = append(paths, "/agents/build:"+name, "/consents/"+id, "/consents/"+id+"/shops?limit=240", "/consents/"+id+"/shops?phase=revealed")
+		for slot := range uint32(plan.Slots) {
+			paths = append(paths, "/shops/"+plan.ShopID(id, consents[name].FirstDay, slot))
+		}
+	}
+	answers := make(map[string]string)
+	for _, path := range paths {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.api.base+"/v1/mystery"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Header.Del("Date")
+		res.Header.Del("X-Request-Id")
+		var head strings.Builder
+		if err := res.Header.Write(&head); err != nil {
+			t.Fatal(err)
+		}
+		answers[path] = res.Status + "\n" + head.String() + "\n" + string(body)
+	}
+	return answers
+}
+
+// sent counts the tasks in the log that were sent.
+func sent(t *testing.T, s *stage) (n int) {
+	t.Helper()
+	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Type == (shop.Sent{}).EventType() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRevoke revokes one consent late in a day, when the next is planned already,
+// through the API: nothing is sent under it any more, everything of it is revealed
+// and opened at once, and the other goes on.
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	s, consents := open(t, "5")
+	s.days(t, 4-1.0/24)
+	p := consents["steady"]
+	id := plan.ConsentID(p.Nonce)
+
+	var challenge struct {
+		ChallengeID string `json:"challengeId"`
+		Message     string `json:"message"`
+	}
+	if err := s.api.post(t.Context(), "/v1/mystery/consents/"+id+"/revoke-challenge", struct{}{}, &challenge); err != nil {
+		t.Fatal(err)
+	}
+	signature := eip191.Sign(challenge.Message, s.wallet)
+	body := map[string]any{"challengeId": challenge.ChallengeID, "signature": signature}
+	if err := s.api.post(t.Context(), "/v1/mystery/consents/"+id+"/revoke", body, nil); err != nil {
+		t.Fatal(err)
+	}
+	revoked := s.clock.Now()
+	s.days(t, 5)
+
+	states := make(map[shop.State]int)
+	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(r.Stream), strings.TrimPrefix(id, "cns_")) {
+			continue
+		}
+		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := e.(type) {
+		case shop.Sent:
+			if r.Time.After(revoked) {
+				t.Errorf("%s was sent at %s, after the revocation", r.Stream, r.Time)
+			}
+			states["sent"]++
+		case plan.Sealed:
+			if r.Time.After(revoked) {
+				t.Errorf("day %d was planned after the revocation", e.Day)
+			}
+		case shop.Revealed:
+			states[e.Result.State]++
+			if late := r.Time.Sub(revoked); late > time.Minute {
+				t.Errorf("%s was revealed %s after the revocation", r.Stream, late)
+			}
+		}
+	}
+	if states["sent"] == 0 || states[shop.StateJudged] != states["sent"] || states[shop.StateCancelled] == 0 {
+		t.Errorf("%v: want all tasks sent to be revealed, and the rest of the day cancelled", states)
+	}
+	s.audit(t, consents)
+
+	left, err := s.prog.Worker.Work.Consents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 1 || left[0].Granted.Payload.Agent != "build:exam-aware" {
+		t.Errorf("there is work left for %d consents, want that of exam-aware alone", len(left))
+	}
+}
+
+// audit recomputes everything that is public from what the owner signed and the
+// day keys that were opened, with the code that a stranger has: no secret and no
+// table of the service is looked at, and the log only for the chain of records.
+func (s *stage) audit(t *testing.T, consents map[string]consent.Payload) {
+	t.Helper()
+	opened, slots := 0, 0
+	for _, p := range consents {
+		id := plan.ConsentID(p.Nonce)
+		var c struct {
+			Message   string           `json:"message"`
+			Payload   consent.Payload  `json:"payload"`
+			Signature eip191.Signature `json:"signature"`
+		}
+		if err := s.api.get(t.Context(), "/v1/mystery/consents/"+id, nil, &c); err != nil {
+			t.Fatal(err)
+		}
+		message, err := c.Payload.Message()
+		if err != nil || message != c.Message {
+			t.Fatalf("consent %s: the message is not the payload's (%v)", id, err)
+		}
+		if signer, err := eip191.Recover(message, c.Signature); err != nil || signer != c.Payload.Owner {
+			t.Fatalf("consent %s: signed by %s (%v), not by the owner", id, signer, err)
+		}
+		for _, o := range s.openedDays(t, id) {
+			n, err := s.auditDay(t, c.Payload, c.Signature, o)
+			if err != nil {
+				t.Fatalf("day %s of %s: %v", domain.DayString(o.Day), id, err)
+			}
+			opened++
+			slots += n
+		}
+	}
+	if opened == 0 || slots != opened*plan.Slots {
+		t.Errorf("%d slots of %d opened days were checked", slots, opened)
+	}
+}
+
+func (s *stage) openedDays(t *testing.T, id string) (days []plan.Opened) {
+	t.Helper()
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), plan.StreamOf(id)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, ok := e.(plan.Opened); ok {
+			days = append(days, o)
+		}
+	}
+	return days
+}
+
+func (s *stage) auditDay(t *testing.T, p consent.Payload, sig eip191.Signature, o plan.Opened) (slots int, err error) {
+	t.Helper()
+	if err := plan.VerifyPlanKey(o.Key, o.Day, p.FirstDay, p.ValidityDays, o.Path, p.PlanKeyRoot); err != nil {
+		return 0, err
+	}
+	secret := plan.DaySecret(o.Key, sig[:])
+	if n := plan.Count(secret, o.Cap); n != o.Count {
+		t.Errorf("day %d holds %d tasks, and the key says %d", o.Day, o.Count, n)
+	}
+	real := plan.RealSlots(secret, o.Count)
+	for i := range uint32(plan.Slots) {
+		id := plan.ShopID(o.Consent, o.Day, i)
+		seed := plan.Seed(secret, o.Consent, o.Day, i)
+		var answer struct {
+			Commit   domain.Hash `json:"commit"`
+			Phase    string      `json:"phase"`
+			Revealed struct {
+				Event shop.Revealed `json:"event"`
+			} `json:"revealed"`
+		}
+		if err := s.api.get(t.Context(), "/v1/mystery/shops/"+id, nil, &answer); err != nil {
+			return slots, err
+		}
+		if !real[i] {
+			if answer.Phase != "pad" || answer.Commit != plan.Pad(o.Consent, o.Day, i, seed) {
+				t.Errorf("%s is %s with commit %s, and should be a pad", id, answer.Phase, answer.Commit)
+			}
+			slots++
+			continue
+		}
+		e := answer.Revealed.Event
+		if answer.Phase != "revealed" || e.Seed != seed || e.SendAt != plan.SendAt(seed, o.Day) || e.Identity != plan.Identity(seed) {
+			t.Errorf("%s is %s and does not follow from its seed", id, answer.Phase)
+		}
+		if same, err := s.again(t.Context(), id); err != nil || !same {
+			t.Errorf("%s cannot be made again (%v)", id, err)
+		}
+		s.auditRecords(t, id, e)
+		slots++
+	}
+	return slots, nil
+}
+
+// auditRecords checks the hash chain of a shop's stream from its commit over the
+// sealed records, as they were revealed, to the reveal, and the reply's hash.
+func (s *stage) auditRecords(t *testing.T, id string, e shop.Revealed) {
+	t.Helper()
+	var chain []ledger.Record
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), shop.StreamOf(id)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		chain = append(chain, r)
+	}
+	if len(chain) != len(e.Records)+2 {
+		t.Fatalf("%s has %d records and reveals %d", id, len(chain), len(e.Records))
+	}
+	prev := chain[0].Hash
+	for i := range e.Records {
+		prev = e.Records[i].ChainHash(prev)
+	}
+	last := chain[len(chain)-1]
+	if got := last.ChainHash(prev); got != last.Hash {
+		t.Errorf("%s: the revealed records do not lead to the reveal", id)
+	}
+}
+
+// TestNeverTwice kills the worker between shop.sent and the answer: the next one
+// declares the task lost and does not send it again.
+func TestNeverTwice(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, "11")
+	field := &dying{next: s.prog.Worker.Field}
+	s.prog.Worker.Field = field
+
+	// Until a task is on its way; then everything the worker tries fails.
+	ctx, kill := context.WithCancel(t.Context())
+	field.kill = kill
+	if err := s.pass(ctx, s.start.AddDate(0, 0, 5)); err == nil {
+		t.Fatal("no task was sent in five days")
+	}
+	lost := lastSent(t, s)
+	s.prog.Worker.Field = field.next
+	s.days(t, 6)
+
+	var kinds []domain.Type
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), lost) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, r.Type)
+		if e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data); err != nil {
+			t.Fatal(err)
+		} else if j, ok := e.(shop.Judged); ok && (j.Outcome != task.Blocked || j.Rule != "worker_lost") {
+			t.Errorf("judged %s (%s), want blocked (worker_lost)", j.Outcome, j.Rule)
+		}
+	}
+	want := []domain.Type{"shop.committed.v1", "shop.sent.v1", "shop.judged.v1", "shop.revealed.v1"}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("%s = %v, want %v", lost, kinds, want)
+	}
+}
+
+// lastSent returns the stream of the task that was sent last.
+func lastSent(t *testing.T, s *stage) (stream ledger.Stream) {
+	t.Helper()
+	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Type == (shop.Sent{}).EventType() {
+			stream = r.Stream
+		}
+	}
+	return stream
+}
+
+// dying is a field in which the worker dies as soon as its first task may leave.
+type dying struct {
+	next interface {
+		Observe(ctx context.Context, kind task.Kind, url string, s agents.Sender) (task.Surface, agents.Target, error)
+		Ask(ctx context.Context, kind task.Kind, c agents.Call) (agents.Reply, error)
+	}
+	kill func()
+}
+
+func (d *dying) Observe(ctx context.Context, kind task.Kind, url string, s agents.Sender) (task.Surface, agents.Target, error) {
+	return d.next.Observe(ctx, kind, url, s)
+}
+
+func (d *dying) Ask(ctx context.Context, _ task.Kind, c agents.Call) (agents.Reply, error) {
+	release, err := c.Gate(ctx)
+	if err != nil {
+		return agents.Reply{}, err
+	}
+	release()
+	d.kill()
+	return agents.Reply{}, context.Canceled
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"text/tabwriter"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
+)
+
+// A report is what the weeks came to, as the public API tells it.
+type report struct {
+	Agents   []agentReport `json:"agents"`
+	Revealed int           `json:"revealed"`
+	Replayed int           `json:"replayed"` // made again from the seed, and equal
+	Days     int           `json:"days"`     // with a sealed plan
+	SlotsMin int           `json:"slotsMin"` // committed on one day
+	SlotsMax int           `json:"slotsMax"`
+	Events   int           `json:"events"`
+	Seconds  float64       `json:"seconds"`
+}
+
+type agentReport struct {
+	Agent        string          `json:"agent"`
+	Ref          string          `json:"ref"`
+	Verdict      finding.Verdict `json:"verdict"`
+	GatedVerdict *string         `json:"gatedVerdict"`
+	ExamAttempts int             `json:"examAttempts"`
+	ExamPasses   int             `json:"examPasses"`
+	FieldTasks   int             `json:"fieldTasks"`
+	FieldPasses  int             `json:"fieldPasses"`
+	P            json.Number     `json:"p"`
+
+	drop finding.Interval
+}
+
+// report reads the outcome from the public API and makes every revealed task
+// again.
+func (s *stage) report(ctx context.Context, consents map[string]consent.Payload) (r report, err error) {
+	for _, name := range agentNames {
+		a, err := s.agent(ctx, name)
+		if err != nil {
+			return r, err
+		}
+		r.Agents = append(r.Agents, a)
+		if err := s.replay(ctx, plan.ConsentID(consents[name].Nonce), &r); err != nil {
+			return r, fmt.Errorf("replay of %s: %w", name, err)
+		}
+	}
+	r.Events, err = s.prog.Events(ctx)
+	return r, err
+}
+
+func (s *stage) agent(ctx context.Context, name string) (a agentReport, err error) {
+	var answer struct {
+		Finding *struct {
+			Verdict finding.Verdict  `json:"verdict"`
+			Exam    finding.Arm      `json:"exam"`
+			Field   finding.Arm      `json:"field"`
+			P       json.Number      `json:"p"`
+			Drop    finding.Interval `json:"drop"`
+		} `json:"finding"`
+	}
+	a = agentReport{Agent: name, Ref: "build:" + name}
+	if err := s.api.get(ctx, "/v1/mystery/agents/"+a.Ref, nil, &answer); err != nil {
+		return a, err
+	}
+	f := answer.Finding
+	if f == nil {
+		return a, fmt.Errorf("no finding on %s was reached", name)
+	}
+	a.Verdict, a.P, a.drop = f.Verdict, f.P, f.Drop
+	a.ExamAttempts, a.ExamPasses = f.Exam.Counted, f.Exam.Passed
+	a.FieldTasks, a.FieldPasses = f.Field.Counted, f.Field.Passed
+	return a, nil
+}
+
+// replay goes through all slots of a consent.
+func (s *stage) replay(ctx context.Context, consentID string, r *report) error {
+	slots := make(map[uint32]int) // by day
+	query := url.Values{"limit": {"240"}}
+	for {
+		var page struct {
+			Items []struct {
+				ID    string `json:"id"`
+				Day   uint32 `json:"day"`
+				Phase string `json:"phase"`
+			} `json:"items"`
+			Next string `json:"nextCursor"`
+		}
+		if err := s.api.get(ctx, "/v1/mystery/consents/"+consentID+"/shops", query, &page); err != nil {
+			return err
+		}
+		for _, item := range page.Items {
+			slots[item.Day]++
+			if item.Phase != "revealed" {
+				continue
+			}
+			r.Revealed++
+			same, err := s.again(ctx, item.ID)
+			if err != nil {
+				return err
+			}
+			if same {
+				r.Replayed++
+			}
+			s.tell.at("%d of %d made again", r.Replayed, r.Revealed)
+		}
+		if page.Next == "" {
+			break
+		}
+		query.Set("cursor", page.Next)
+	}
+	for _, n := range slots {
+		if r.SlotsMax == 0 || n < r.SlotsMin {
+			r.SlotsMin = n
+		}
+		r.SlotsMax = max(r.SlotsMax, n)
+	}
+	r.Days = max(r.Days, len(slots))
+	return nil
+}
+
+// again makes a revealed task again from its seed and compares it with what was
+// asked and with what was committed to.
+func (s *stage) again(ctx context.Context, id string) (same bool, err error) {
+	var answer struct {
+		Commit   domain.Hash `json:"commit"`
+		Revealed struct {
+			Event shop.Revealed `json:"event"`
+		} `json:"revealed"`
+	}
+	if err := s.api.get(ctx, "/v1/mystery/shops/"+id, nil, &answer); err != nil {
+		return false, err
+	}
+	e := answer.Revealed.Event
+	t, err := task.Generate(e.Template, e.TemplateVersion, e.Seed, e.Entry)
+	if err != nil {
+		return false, err
+	}
+	commit := plan.Commit(plan.CommitFields{
+		Consent: e.Consent, Day: e.Day, Slot: uint32(e.Slot), //nolint:gosec // below 24
+		Template: e.Template, TemplateVersion: e.TemplateVersion, Endpoint: e.Endpoint,
+		Identity: plan.Identity(e.Seed), SendAt: plan.SendAt(e.Seed, e.Day), Seed: e.Seed,
+		AskHash: t.Ask.Hash(), ExpectedHash: t.Expected.Hash(),
+	})
+	return commit == answer.Commit && t.Prompt == e.Prompt &&
+		t.Ask.Hash() == e.Ask.Hash() && t.Expected.Hash() == e.Expected.Hash(), nil
+}
+
+func (r report) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "agent\texam\tfield\tdrop\tp\tverdict")
+	for _, a := range r.Agents {
+		_, _ = fmt.Fprintf(t, "%s (DEMO)\t%d/%d\t%d/%d\t%s\t%s\t%s\n", a.Agent,
+			a.ExamPasses, a.ExamAttempts, a.FieldPasses, a.FieldTasks, points(a.drop.Value), short(a.P), words(a.Verdict))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d tasks revealed, %d made again from their seeds and equal; %d days of %d to %d slots; %d events; %.1f s\n",
+		r.Revealed, r.Replayed, r.Days, r.SlotsMin, r.SlotsMax, r.Events, r.Seconds)
+	return err
+}
+
+// points writes a fraction in percentage points.
+func points(fraction string) string {
+	f, err := json.Number(fraction).Float64()
+	if err != nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f points", 100*f)
+}
+
+func short(p json.Number) string {
+	f, err := p.Float64()
+	switch {
+	case err != nil:
+		return "-"
+	case f < 1e-300:
+		return "< 1e-300"
+	}
+	return fmt.Sprintf("%.3g", f)
+}
+
+func words(v finding.Verdict) string {
+	switch v {
+	case finding.ExamOnly:
+		return "exam only"
+	case finding.Consistent:
+		return "no difference found"
+	case finding.Insufficient:
+		return "not enough data"
+	}
+	return string(v)
+}

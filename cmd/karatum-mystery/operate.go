@@ -1,0 +1,113 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/karatum/mystery/commands/worker"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/programme"
+)
+
+func (p *program) programme() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "programme",
+		Short: "Pause and resume all sending",
+		Args:  noArgs,
+	}
+	c.AddCommand(
+		p.switchTo("pause", "Send nothing to anybody until resumed", "paused; nothing is sent",
+			func(reason string) programme.Command { return programme.Pause{Reason: reason} }),
+		p.switchTo("resume", "Send again", "resumed",
+			func(reason string) programme.Command { return programme.Resume{Reason: reason} }))
+	return c
+}
+
+func (p *program) switchTo(use, short, done string, command func(reason string) programme.Command) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   use + " --reason TEXT",
+		Short: short,
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			prog, err := p.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer prog.Close()
+			if err := prog.Service.Programme(cmd.Context(), operator(), command(reason)); err != nil {
+				return err
+			}
+			return p.print(map[string]string{"programme": use + "d"}, done)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, in a few `words` that everybody may read (required)")
+	must(c.MarkFlagRequired("reason"))
+	return c
+}
+
+func (p *program) exam() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "exam",
+		Short: "Examine agents under the harness's own name",
+		Args:  noArgs,
+	}
+	c.AddCommand(p.examRun())
+	return c
+}
+
+func (p *program) examRun() *cobra.Command {
+	var ref, name string
+	var attempts int
+	c := &cobra.Command{
+		Use:   "run --agent REF --name NAME",
+		Short: "Put tasks to the endpoints of an agent's active consent, as the harness, and record the run",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			parsed, err := agent.ParseRef(ref)
+			if err != nil {
+				return fmt.Errorf("--agent: %w", err)
+			}
+			if attempts < 1 || attempts > 1000 {
+				return fmt.Errorf("--attempts must be 1 to 1000: %w", domain.ErrInvalid)
+			}
+			prog, err := p.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer prog.Close()
+			granted, err := prog.Service.ActiveConsent(cmd.Context(), parsed)
+			if err != nil {
+				return err
+			}
+			e := worker.Exam{Run: name, Source: "harness", Attempts: attempts, Payload: granted.Payload}
+			if _, err := rand.Read(e.Seed[:]); err != nil {
+				return err
+			}
+			if err := prog.Worker.Examine(cmd.Context(), e); err != nil {
+				return err
+			}
+			return p.print(map[string]any{"agent": ref, "run": name, "attempts": attempts},
+				fmt.Sprintf("%s examined: run %s, %d attempts", ref, name, attempts))
+		},
+	}
+	c.Flags().StringVar(&ref, "agent", "", "the `agent`, such as build:42 (required)")
+	c.Flags().StringVar(&name, "name", "", "`name` of the run, unique for the agent (required)")
+	c.Flags().IntVar(&attempts, "attempts", 40, "`number` of tasks")
+	must(c.MarkFlagRequired("agent"))
+	must(c.MarkFlagRequired("name"))
+	return c
+}
+
+func sorted(set map[string]bool) []string {
+	list := slices.Sorted(maps.Keys(set))
+	if list == nil {
+		return []string{}
+	}
+	return list
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/karatum/mystery/cmd/internal/assembly"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+)
+
+// Exit codes.
+const (
+	exitError    = 1
+	exitUsage    = 2
+	exitNotFound = 4
+	exitRefused  = 6
+)
+
+const manual = `karatum-mystery runs the Mystery Shopper: it asks agents, whose owners signed a
+consent, ordinary questions with checkable answers, commits to them before, and
+reveals them after.
+
+Environment (all optional):
+  MYSTERY_DATABASE_URL          PostgreSQL connection string; without it a private
+                                PostgreSQL is run in the state directory
+  MYSTERY_STATE_DIR             private database and generated secrets
+                                (/var/lib/karatum-mystery for root, else
+                                ~/.local/state/karatum-mystery)
+  MYSTERY_PUBLIC_URL            where the API is reached; owners sign for its host
+                                (http://localhost:8080)
+  MYSTERY_OPERATOR_SECRET_FILE  64 hex digits; made in the state directory if unset
+  MYSTERY_SOURCE_ADDRESSES      addresses that tasks come from, by commas; published
+                                with reveals and nowhere before
+  MYSTERY_HOUSE_OWNER           wallet of the demo agents, for serve --house
+
+Exit codes: 0 ok, 1 error, 2 usage, 4 not found, 6 refused.`
+
+// errUsage marks errors of the command line.
+var errUsage = errors.New("usage")
+
+// A program is one run of the command.
+type program struct {
+	getenv         func(string) string
+	stdout, stderr io.Writer
+	json           bool
+}
+
+// run is main without the process: tests call it with their own arguments,
+// environment and context, and stop it by cancelling ctx. It returns the exit code.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintln(stderr, "karatum-mystery:", err)
+	switch {
+	case errors.Is(err, errUsage):
+		return exitUsage
+	case errors.Is(err, domain.ErrNotFound):
+		return exitNotFound
+	case errors.Is(err, domain.ErrConflict), errors.Is(err, domain.ErrForbidden):
+		return exitRefused
+	case errors.Is(err, domain.ErrInvalid):
+		return exitUsage
+	}
+	return exitError
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "karatum-mystery",
+		Short:         "Finds out whether an agent behaves in production as in its exam",
+		Long:          manual,
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.doctor())
+	return root
+}
+
+// open assembles the programme as the environment says.
+func (p *program) open(ctx context.Context) (*assembly.Programme, error) {
+	return assembly.Open(ctx, assembly.ConfigFrom(p.getenv), assembly.Options{Log: p.logger()})
+}
+
+func (p *program) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(p.stderr, nil))
+}
+
+// print writes one result: JSON if asked for, else the text.
+func (p *program) print(v any, text string) error {
+	if !p.json {
+		_, err := fmt.Fprintln(p.stdout, text)
+		return err
+	}
+	enc := json.NewEncoder(p.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// operator returns the meta of one command of the operator.
+func operator() ledger.Meta {
+	return ledger.Meta{Actor: "operator", Command: uuid.NewString()}
+}
+
+// noArgs is cobra.NoArgs with our exit code.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return nil
+}

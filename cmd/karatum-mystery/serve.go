@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/karatum/mystery/cmd/internal/assembly"
+)
+
+const (
+	workEvery     = 10 * time.Second
+	shutdownGrace = 10 * time.Second
+)
+
+func (p *program) serve() *cobra.Command {
+	var listen string
+	var house, alone bool
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the API; on a private database run the shopper's cycle too",
+		Long: `Serve the API. On a private database, which one process owns, the shopper's cycle
+runs in the same process; with MYSTERY_DATABASE_URL set it is a process of its own,
+karatum-mystery work, unless --work asks for both in one.`,
+		Args: noArgs,
+	}
+	var both bool
+	c.Flags().StringVar(&listen, "listen", "localhost:8080", "`address` of the API")
+	c.Flags().BoolVar(&both, "work", false, "run the shopper's cycle in this process too")
+	c.Flags().BoolVar(&alone, "no-work", false, "never run the shopper's cycle in this process")
+	c.Flags().BoolVar(&house, "house", false, "serve the two demo agents below /demo-agents/ too")
+	c.MarkFlagsMutuallyExclusive("work", "no-work")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		prog, err := p.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer prog.Close()
+		api := prog.Handler()
+		if house {
+			if api, err = withHouse(api, p.getenv); err != nil {
+				return err
+			}
+		}
+		g, ctx := errgroup.WithContext(cmd.Context())
+		g.Go(func() error { prog.Follow(ctx); return nil })
+		g.Go(func() error { return p.listen(ctx, listen, api) })
+		if both || prog.Private && !alone {
+			g.Go(func() error { return prog.Worker.Run(ctx, workEvery) })
+		}
+		return g.Wait()
+	}
+	return c
+}
+
+func (p *program) work() *cobra.Command {
+	return &cobra.Command{
+		Use:   "work",
+		Short: "Run the shopper's cycle: observe, plan, send, reveal, compare",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			prog, err := p.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer prog.Close()
+			g, ctx := errgroup.WithContext(cmd.Context())
+			g.Go(func() error { prog.Follow(ctx); return nil })
+			g.Go(func() error { return prog.Worker.Run(ctx, workEvery) })
+			return g.Wait()
+		},
+	}
+}
+
+// listen serves h until ctx ends, then lets requests under way finish.
+func (p *program) listen(ctx context.Context, addr string, h http.Handler) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	p.logger().InfoContext(ctx, "serving", "address", l.Addr().String())
+	s := assembly.Server(h)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := s.Shutdown(grace); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
