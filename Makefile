@@ -1,0 +1,116 @@
+# The commands of this repository; `make help` lists them.
+#
+# Recipes write nothing of their own to standard output, so that it holds just
+# what the program prints: make demo DEMO_FLAGS='--once --json' | jq
+# Needed beforehand: Go, git and make. The rest is looked for, and installed where
+# that is possible, by the targets postgres and compiler.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-print-directory
+
+DEMO_FLAGS  ?=
+RUN_FLAGS   ?=
+BENCH_FLAGS ?=
+FUZZTIME    ?= 10s
+FUZZ_PACKAGES ?= ./...
+COUNT       ?= 3
+TIMEOUT     ?= 20m
+
+# A checkout that belongs to another user has no history that Go would read.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+
+GOLANGCI_LINT ?= go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# The race detector needs a C compiler; without one the tests run without it.
+race_flag = $$(type -P $$(go env CC | cut -d' ' -f1) >/dev/null && echo -race || true)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run build test check fmt lint race fuzz bench generate fresh postgres compiler clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: postgres build ## run the whole programme on a virtual clock, then keep its API up (DEMO_FLAGS='--once --json')
+	@exec bin/karatum-demo $(DEMO_FLAGS)
+
+run: postgres build ## run the service on a database of its own (RUN_FLAGS)
+	@exec bin/karatum-mystery serve $(RUN_FLAGS)
+
+build: ## build the programs into bin/
+	@go build -o bin/ ./cmd/...
+
+test: postgres compiler ## run all tests with the race detector
+	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) ./...
+	@cd bench && go vet ./... && go build -o /dev/null ./...
+
+check: fmt fresh lint test ## all that a change must pass: format, generated files, vet, lint, tests
+
+fmt: ## show what is not formatted
+	@$(GOLANGCI_LINT) fmt --diff
+
+lint: ## vet and lint
+	@go vet ./...
+	@$(GOLANGCI_LINT) run
+
+race: postgres compiler ## run the tests COUNT times, shuffled, with the race detector
+	@CGO_ENABLED=1 go test -race -shuffle=on -count=$(COUNT) -timeout $(TIMEOUT) ./...
+
+fuzz: ## run each fuzz test for FUZZTIME
+	@packages=$$(go list $(FUZZ_PACKAGES)); \
+	for package in $$packages; do \
+		list=$$(go test -list '^Fuzz' "$$package"); \
+		for name in $$(grep '^Fuzz' <<<"$$list" || true); do \
+			echo "$$package $$name" >&2; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package"; \
+		done; \
+	done
+
+bench: postgres ## measure acknowledged appends per second next to pgbench (BENCH_FLAGS)
+	@cd bench && exec go run . $(BENCH_FLAGS)
+
+generate: ## write the generated files again
+	@go generate ./...
+
+fresh: ## fail if a generated file, go.mod or go.sum is stale
+	@sum() { git ls-files -co --exclude-standard -z | sort -z | xargs -0 sha256sum 2>/dev/null || true; }; \
+	before=$$(sum); go generate ./...; after=$$(sum); \
+	if [ "$$before" != "$$after" ]; then \
+		echo 'generated files were stale; they are written anew, see git status' >&2; exit 1; \
+	fi
+	@go mod tidy -diff
+
+clean: ## remove what was built; databases stay
+	@rm -rf bin
+
+# The programs are looked for where migrations/privatepg looks for them.
+postgres: ## find the programs of PostgreSQL, or install them
+	@if [ -n "$${MYSTERY_DATABASE_URL:-}" ]; then exit 0; fi; \
+	found() { \
+		for initdb in "$$(readlink -f "$$(type -P initdb)" || true)" \
+			/usr/lib/postgresql/*/bin/initdb /usr/pgsql/bin/initdb /usr/local/pgsql/bin/initdb; do \
+			if [ -x "$$initdb" ] && [ -x "$${initdb%/*}/postgres" ]; then return 0; fi; \
+		done; \
+		return 1; \
+	}; \
+	if found; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
+		echo 'PostgreSQL is missing: installing the package postgresql' >&2; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update >&2 && apt-get install -y --no-install-recommends postgresql >&2; \
+		if found; then exit 0; fi; \
+	fi; \
+	echo 'PostgreSQL is missing. Install the package postgresql (Debian: apt-get install postgresql)' >&2; \
+	echo 'or set MYSTERY_DATABASE_URL to a database that may be used.' >&2; \
+	exit 1
+
+compiler: ## find a C compiler for the race detector, or install one
+	@if [ -n "$(race_flag)" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
+		echo 'A C compiler is missing: installing gcc' >&2; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update >&2 && apt-get install -y --no-install-recommends gcc libc6-dev >&2 || true; \
+	fi; \
+	if [ -z "$(race_flag)" ]; then \
+		echo 'No C compiler: the tests run WITHOUT the race detector. Install gcc (Debian: gcc libc6-dev).' >&2; \
+	fi
