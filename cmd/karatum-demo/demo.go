@@ -35,7 +35,7 @@ const (
 
 // The programme of the demo.
 const (
-	programmeDays = 24 // on the virtual clock
+	programmeDays = 20 // on the virtual clock
 	validityDays  = 60
 	perDay        = 12
 	perWeek       = 60
@@ -172,6 +172,8 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 		Secret: &secret,
 		Net:    agents.Loopback(time.Now, map[string]string{houseHost: house}),
 		Log:    slog.New(slog.NewJSONHandler(s.tell.w, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		// What is thrown away in a minute need not survive a power cut.
+		Settings: []string{"fsync=off"},
 	})
 	if err != nil {
 		return err

@@ -156,8 +156,6 @@ const (
 	taskDeadline = 30 * time.Second
 )
 
-const never = 1<<63 - 1
-
 func (w *Worker) deadline() time.Duration {
 	if w.Deadline > 0 {
 		return w.Deadline

@@ -42,6 +42,9 @@ type Options struct {
 	Secret *domain.Hash     // nil reads the operator secret of the Config
 	Net    agents.Net       // the zero Net is the public internet
 	Log    *slog.Logger     // nil is silent
+
+	// Settings are of the private database, as "name=value".
+	Settings []string
 }
 
 // A Programme is the assembled service.
@@ -81,7 +84,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err := p.openDatabase(ctx); err != nil {
+	if err := p.openDatabase(ctx, o.Settings); err != nil {
 		return p, err
 	}
 	if err := p.openClock(ctx, o.Now); err != nil {
@@ -119,10 +122,10 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	return p, p.publish(ctx)
 }
 
-func (p *Programme) openDatabase(ctx context.Context) (err error) {
+func (p *Programme) openDatabase(ctx context.Context, settings []string) (err error) {
 	p.url = p.config.DatabaseURL
 	if p.url == "" {
-		if p.url, err = p.openPrivate(ctx); err != nil {
+		if p.url, err = p.openPrivate(ctx, settings); err != nil {
 			return fmt.Errorf("the private database: %w", err)
 		}
 	}
@@ -135,9 +138,9 @@ func (p *Programme) openDatabase(ctx context.Context) (err error) {
 
 // openPrivate starts the private database, or finds the one that another process
 // of the programme, such as serve, has started.
-func (p *Programme) openPrivate(ctx context.Context) (url string, err error) {
+func (p *Programme) openPrivate(ctx context.Context, settings []string) (url string, err error) {
 	dir := filepath.Join(p.config.StateDir, "postgres")
-	server, err := privatepg.Start(ctx, privatepg.Options{Dir: dir})
+	server, err := privatepg.Start(ctx, privatepg.Options{Dir: dir, Settings: settings})
 	if errors.Is(err, privatepg.ErrInUse) {
 		return privatepg.URL(dir), nil
 	}

@@ -41,6 +41,7 @@ type writer struct {
 	last time.Duration    // how long the last commit took
 }
 
+// run serves requests until the log is closed.
 func (w *writer) run() {
 	defer close(w.log.closed)
 	defer w.disconnect()
