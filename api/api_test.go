@@ -393,9 +393,9 @@ func TestSilence(t *testing.T) {
 	paths := everything(d)
 	before := w.answers(paths)
 	d.send(d.tasks[0], "5280 feet")
-	d.step(d.tasks[1], shop.Send{Sent: shop.Sent{Endpoint: "ep_0"}})
-	d.step(d.tasks[2], shop.Miss{Missed: shop.Missed{Reason: shop.OperatorLate}})
-	d.step(d.tasks[3], shop.Cancel{Cancelled: shop.Cancelled{Reason: shop.HostLost}})
+	d.step(d.tasks[1], shop.Send{Endpoint: "ep_0"})
+	d.step(d.tasks[2], shop.Miss{Reason: shop.OperatorLate})
+	d.step(d.tasks[3], shop.Cancel{Reason: shop.HostLost})
 	w.ok(w.runner.CatchUp(t.Context()))
 	if diff := cmp.Diff(before, w.answers(paths), cmp.AllowUnexported(answer{})); diff != "" {
 		t.Errorf("what is sealed changed public answers (-before +after):\n%s", diff)
@@ -428,7 +428,7 @@ func TestRevealed(t *testing.T) {
 	d.send(binary, "\xff\x00")
 	d.send(erased, "forget me")
 	delete(w.bodies, "reply/"+d.shop(erased))
-	d.step(missed, shop.Miss{Missed: shop.Missed{Reason: shop.OperatorLate}})
+	d.step(missed, shop.Miss{Reason: shop.OperatorLate})
 	d.reveal(text, passed("5280 <feet> & more"))
 	d.reveal(binary, passed("\xff\x00"))
 	d.reveal(erased, passed("forget me"))
@@ -507,7 +507,7 @@ func TestPages(t *testing.T) {
 	for look := range 5 {
 		w.pass(1e9)
 		e := finding.Reached{Consent: d.consent, Agent: house, Demo: true, Cycle: finding.AfterDay, Day: d.day + uint32(look), Look: look + 1, Verdict: finding.Consistent, Families: []finding.Family{}}
-		w.ok(w.service.Finding(t.Context(), w.meta(fmt.Sprint(look)), d.consent, finding.Reach{Reached: e}))
+		w.ok(w.service.Finding(t.Context(), w.meta(fmt.Sprint(look)), d.consent, finding.Reach(e)))
 	}
 	w.ok(w.runner.CatchUp(t.Context()))
 	for _, c := range []struct {

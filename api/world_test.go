@@ -336,9 +336,9 @@ func (w *world) seal(id string, ref agent.Ref) day {
 			d.pads = append(d.pads, slot)
 		}
 	}
-	w.ok(w.service.Plan(w.t.Context(), w.meta("seal"), id, plan.Seal{Sealed: sealed}))
+	w.ok(w.service.Plan(w.t.Context(), w.meta("seal"), id, plan.Seal(sealed)))
 	for slot, commit := range sealed.Commits {
-		d.step(slot, shop.Commit{Committed: shop.Committed{Consent: id, Day: d.day, Slot: slot, Commit: commit}})
+		d.step(slot, shop.Commit{Consent: id, Day: d.day, Slot: slot, Commit: commit})
 	}
 	return d
 }
@@ -353,10 +353,10 @@ func (d day) step(slot int, c shop.Command) {
 // send sends the task of a slot and keeps the reply: all of it sealed.
 func (d day) send(slot int, reply string) {
 	d.t.Helper()
-	d.step(slot, shop.Send{Sent: shop.Sent{Endpoint: "ep_0", Template: "unit.length", TemplateVersion: 1}})
+	d.step(slot, shop.Send{Endpoint: "ep_0", Template: "unit.length", TemplateVersion: 1})
 	d.bodies["reply/"+d.shop(slot)] = []byte(reply)
-	d.step(slot, shop.Reply{Replied: shop.Replied{Hash: domain.Sum([]byte(reply)), Status: 200}})
-	d.step(slot, shop.Judge{Judged: shop.Judged{Outcome: task.Pass, Rule: "value", Literal: task.Pass}})
+	d.step(slot, shop.Reply{Hash: domain.Sum([]byte(reply)), Status: 200})
+	d.step(slot, shop.Judge{Outcome: task.Pass, Rule: "value", Literal: task.Pass})
 }
 
 func (d day) reveal(slot int, result shop.Result) {
@@ -372,7 +372,7 @@ func (d day) reveal(slot int, result shop.Result) {
 			e.Records = append(e.Records, r)
 		}
 	}
-	d.step(slot, shop.Reveal{Revealed: e})
+	d.step(slot, shop.Reveal(e))
 }
 
 func passed(reply string) shop.Result {
@@ -381,18 +381,18 @@ func passed(reply string) shop.Result {
 
 func (d day) open() {
 	d.t.Helper()
-	d.ok(d.service.Plan(d.t.Context(), d.meta("open"), d.consent, plan.Open{Opened: plan.Opened{
+	d.ok(d.service.Plan(d.t.Context(), d.meta("open"), d.consent, plan.Open{
 		Consent: d.consent, Day: d.day, Planned: true, Key: d.key, Path: []domain.Hash{}, Cap: 12, Count: len(d.tasks),
 		Eligible: plan.Eligible{Endpoints: []plan.EligibleEndpoint{}}, Surfaces: []plan.Surface{}, Notes: []string{},
-	}}))
+	}))
 }
 
 func (d day) compare(look int, cycle finding.Cycle) {
 	d.t.Helper()
-	d.ok(d.service.Finding(d.t.Context(), d.meta(fmt.Sprint("compare ", look)), d.consent, finding.Reach{Reached: finding.Reached{
+	d.ok(d.service.Finding(d.t.Context(), d.meta(fmt.Sprint("compare ", look)), d.consent, finding.Reach{
 		Consent: d.consent, Agent: d.ref, Demo: d.ref == house, Cycle: cycle, Day: d.day, Look: look,
 		Verdict: finding.Insufficient, Note: "Too little to say.", Families: []finding.Family{},
-	}}))
+	}))
 }
 
 func readerOf(w *world) projections.Reader { return projections.Reader{Pool: w.runner.Pool} }

@@ -227,18 +227,18 @@ func TestStreams(t *testing.T) {
 			return s.Agent(ctx, m, "build:7", agent.Register{Agent: "build:7", Wallet: owner})
 		}},
 		{"plan/" + some, "plan.sealed.v1", func(s *commands.Service, ctx context.Context, m ledger.Meta) error {
-			return s.Plan(ctx, m, some, plan.Seal{Sealed: plan.Sealed{Consent: some, Day: 20881}})
+			return s.Plan(ctx, m, some, plan.Seal{Consent: some, Day: 20881})
 		}},
 		{"shop/" + slot, "shop.committed.v1", func(s *commands.Service, ctx context.Context, m ledger.Meta) error {
-			return s.Shop(ctx, m, slot, shop.Commit{Committed: shop.Committed{Consent: some, Day: 20881}})
+			return s.Shop(ctx, m, slot, shop.Commit{Consent: some, Day: 20881})
 		}},
 		{"exam/build:42", "exam.run_recorded.v1", func(s *commands.Service, ctx context.Context, m ledger.Meta) error {
-			return s.Exam(ctx, m, ref, exam.RecordRun{RunRecorded: exam.RunRecorded{
+			return s.Exam(ctx, m, ref, exam.RecordRun{
 				Agent: ref, Run: "run-1", Attempts: []exam.Attempt{{Outcome: task.Pass}},
-			}})
+			})
 		}},
 		{"finding/" + some, "finding.reached.v1", func(s *commands.Service, ctx context.Context, m ledger.Meta) error {
-			return s.Finding(ctx, m, some, finding.Reach{Reached: finding.Reached{Consent: some, Cycle: finding.AfterDay, Day: 20881, Look: 1}})
+			return s.Finding(ctx, m, some, finding.Reach{Consent: some, Cycle: finding.AfterDay, Day: 20881, Look: 1})
 		}},
 		{"programme", "programme.catalogue_published.v1", func(s *commands.Service, ctx context.Context, m ledger.Meta) error {
 			return s.Programme(ctx, m, programme.Publish{Catalogue: programme.CataloguePublished{Digest: domain.Hash{1}}})
@@ -284,17 +284,17 @@ func TestLostReply(t *testing.T) {
 	}
 	seal := func(day uint32) step {
 		return func(w *world, ctx context.Context, m ledger.Meta) error {
-			return w.Plan(ctx, m, some, plan.Seal{Sealed: plan.Sealed{Consent: some, Day: day}})
+			return w.Plan(ctx, m, some, plan.Seal{Consent: some, Day: day})
 		}
 	}
 	send := func(w *world, ctx context.Context, m ledger.Meta) error {
-		return w.Shop(ctx, m, slot, shop.Send{Sent: shop.Sent{Endpoint: "ep_0"}})
+		return w.Shop(ctx, m, slot, shop.Send{Endpoint: "ep_0"})
 	}
 	miss := func(w *world, ctx context.Context, m ledger.Meta) error {
-		return w.Shop(ctx, m, slot, shop.Miss{Missed: shop.Missed{Reason: shop.OperatorLate}})
+		return w.Shop(ctx, m, slot, shop.Miss{Reason: shop.OperatorLate})
 	}
 	judge := func(w *world, ctx context.Context, m ledger.Meta) error {
-		return w.Shop(ctx, m, slot, shop.Judge{Judged: shop.Judged{Outcome: task.Timeout}})
+		return w.Shop(ctx, m, slot, shop.Judge{Outcome: task.Timeout})
 	}
 	for _, tt := range []struct {
 		name    string
@@ -310,7 +310,7 @@ func TestLostReply(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, persisted %t", tt.name, persisted), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
-				err := w.Shop(t.Context(), meta("commit"), slot, shop.Commit{Committed: shop.Committed{Consent: some}})
+				err := w.Shop(t.Context(), meta("commit"), slot, shop.Commit{Consent: some})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,7 +15,7 @@ func (p *program) agent() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Register agents and say which identities are theirs",
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 	}
 	c.AddCommand(p.register(), p.verifyIdentity(), p.withdraw())
 	return c
@@ -65,7 +65,7 @@ func (p *program) register() *cobra.Command {
 		Use:     "register --build ID --wallet 0x…",
 		Short:   "Make a Karatum build and its owner wallet known",
 		Example: "  karatum-mystery agent register --build 42 --wallet 0x9858EfFD232B4033E47d90003D41EC34EcaEda94",
-		Args:    noArgs,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			owner, err := eip191.ParseAddress(wallet)
 			if err != nil {
@@ -96,7 +96,7 @@ func (p *program) verifyIdentity() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify-identity --build ID --identity URL",
 		Short: "Record that a URL is the agent's own: as an endpoint it needs no host proof",
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.act(cmd, build, agent.VerifyIdentity{URL: identity})
 		},
@@ -113,7 +113,7 @@ func (p *program) withdraw() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "withdraw --build ID (--identity URL | --certificate ID) --reason TEXT",
 		Short: "Record that an identity or a certificate does not hold any more",
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if reason == "" {
 				return fmt.Errorf("--reason says to everybody why; it must not be empty: %w", domain.ErrInvalid)

@@ -22,7 +22,7 @@ func (p *program) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is missing for the service to run as it should",
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := p.examineSelf(cmd)
 			var text strings.Builder

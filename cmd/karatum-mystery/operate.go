@@ -18,7 +18,7 @@ func (p *program) programme() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "programme",
 		Short: "Pause and resume all sending",
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 	}
 	c.AddCommand(
 		p.switchTo("pause", "Send nothing to anybody until resumed", "paused; nothing is sent",
@@ -33,7 +33,7 @@ func (p *program) switchTo(use, short, done string, command func(reason string) 
 	c := &cobra.Command{
 		Use:   use + " --reason TEXT",
 		Short: short,
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			prog, err := p.open(cmd.Context())
 			if err != nil {
@@ -55,7 +55,7 @@ func (p *program) exam() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "exam",
 		Short: "Examine agents under the harness's own name",
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 	}
 	c.AddCommand(p.examRun())
 	return c
@@ -67,7 +67,7 @@ func (p *program) examRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run --agent REF --name NAME",
 		Short: "Put tasks to the endpoints of an agent's active consent, as the harness, and record the run",
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			parsed, err := agent.ParseRef(ref)
 			if err != nil {

@@ -43,14 +43,12 @@ Environment (all optional):
 
 Exit codes: 0 ok, 1 error, 2 usage, 4 not found, 6 refused.`
 
-// errUsage marks errors of the command line.
-var errUsage = errors.New("usage")
-
 // A program is one run of the command.
 type program struct {
 	getenv         func(string) string
 	stdout, stderr io.Writer
 	json           bool
+	began          bool // a command's own work, behind all checks of the command line
 }
 
 // run is main without the process: tests call it with their own arguments,
@@ -67,7 +65,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	_, _ = fmt.Fprintln(stderr, "karatum-mystery:", err)
 	switch {
-	case errors.Is(err, errUsage):
+	case !p.began:
 		return exitUsage
 	case errors.Is(err, domain.ErrNotFound):
 		return exitNotFound
@@ -89,9 +87,23 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.doctor())
+	p.mark(root)
 	return root
+}
+
+// mark lets every command below c say when its own work begins: an error before
+// that is one of the command line.
+func (p *program) mark(c *cobra.Command) {
+	if do := c.RunE; do != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			p.began = true
+			return do(cmd, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		p.mark(sub)
+	}
 }
 
 // open assembles the programme as the environment says.
@@ -117,12 +129,4 @@ func (p *program) print(v any, text string) error {
 // operator returns the meta of one command of the operator.
 func operator() ledger.Meta {
 	return ledger.Meta{Actor: "operator", Command: uuid.NewString()}
-}
-
-// noArgs is cobra.NoArgs with our exit code.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
-	}
-	return nil
 }

@@ -28,7 +28,7 @@ func (p *program) serve() *cobra.Command {
 		Long: `Serve the API. On a private database, which one process owns, the shopper's cycle
 runs in the same process; with MYSTERY_DATABASE_URL set it is a process of its own,
 karatum-mystery work, unless --work asks for both in one.`,
-		Args: noArgs,
+		Args: cobra.NoArgs,
 	}
 	var both bool
 	c.Flags().StringVar(&listen, "listen", "localhost:8080", "`address` of the API")
@@ -63,7 +63,7 @@ func (p *program) work() *cobra.Command {
 	return &cobra.Command{
 		Use:   "work",
 		Short: "Run the shopper's cycle: observe, plan, send, reveal, compare",
-		Args:  noArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			prog, err := p.open(cmd.Context())
 			if err != nil {

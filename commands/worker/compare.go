@@ -34,7 +34,7 @@ func (w *Worker) compare(ctx context.Context, v *view, opened plan.Opened, atEnd
 		r.Cycle, command = finding.AtEnd, "compare/"+c.Consent+"/end"
 	}
 	r.Note = note(r)
-	if err := w.Service.Finding(ctx, meta(command), c.Consent, finding.Reach{Reached: r}); err != nil {
+	if err := w.Service.Finding(ctx, meta(command), c.Consent, finding.Reach(r)); err != nil {
 		return err
 	}
 	v.comparisons.Looks++

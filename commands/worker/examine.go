@@ -43,7 +43,7 @@ func (w *Worker) Examine(ctx context.Context, e Exam) error {
 		}
 		run.Attempts = append(run.Attempts, a)
 	}
-	return w.Service.Exam(ctx, meta("exam/"+string(e.Payload.Agent)+"/"+e.Run), e.Payload.Agent, exam.RecordRun{RunRecorded: run})
+	return w.Service.Exam(ctx, meta("exam/"+string(e.Payload.Agent)+"/"+e.Run), e.Payload.Agent, exam.RecordRun(run))
 }
 
 // examSurface reads the endpoints afresh, as the harness.

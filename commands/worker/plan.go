@@ -56,7 +56,7 @@ func (w *Worker) planNext(ctx context.Context, c Consent, now time.Time) error {
 	}
 	sealed := plan.Sealed{Consent: c.Granted.Consent, Day: day, Commits: d.Commits(), Eligible: hash}
 	m := meta(fmt.Sprintf("seal/%s/%d", c.Granted.Consent, day))
-	if err := w.Service.Plan(ctx, m, c.Granted.Consent, plan.Seal{Sealed: sealed}); err != nil {
+	if err := w.Service.Plan(ctx, m, c.Granted.Consent, plan.Seal(sealed)); err != nil {
 		return err
 	}
 	w.keep(d)
@@ -165,7 +165,7 @@ func (w *Worker) commit(ctx context.Context, p Plan, have map[string]Slot) error
 			continue
 		}
 		c := shop.Committed{Consent: p.Consent, Day: p.Day, Slot: i, Commit: h}
-		if err := w.Service.Shop(ctx, meta("commit/"+id), id, shop.Commit{Committed: c}); err != nil {
+		if err := w.Service.Shop(ctx, meta("commit/"+id), id, shop.Commit(c)); err != nil {
 			return err
 		}
 		have[id] = Slot{State: shop.StateCommitted}

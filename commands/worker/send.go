@@ -98,7 +98,7 @@ func (s *sending) gate(ctx context.Context) (release func(), err error) {
 	m, err := s.w.onceMeta()
 	if err == nil {
 		s.at = s.w.Now()
-		err = s.w.Service.Shop(ctx, m, s.shop, shop.Send{Sent: s.sent})
+		err = s.w.Service.Shop(ctx, m, s.shop, shop.Send(s.sent))
 	}
 	if err != nil {
 		s.at = time.Time{}
@@ -121,7 +121,7 @@ func (w *Worker) record(ctx context.Context, id string, s plan.Slot, sentAt time
 	if r.Outcome == "" {
 		j = mark(s.Task, r.Text)
 	}
-	if err := w.Service.Shop(ctx, meta("judge/"+id), id, shop.Judge{Judged: j}); err != nil {
+	if err := w.Service.Shop(ctx, meta("judge/"+id), id, shop.Judge(j)); err != nil {
 		return slot, err
 	}
 	slot.State = shop.StateJudged
@@ -147,7 +147,7 @@ func (w *Worker) keepReply(ctx context.Context, id string, r agents.Reply) error
 		Hash:         shop.ReplyHash(id, at, uint32(r.Status), uint32(latency), salt, body), //nolint:gosec // a status; below 50 days
 		ReceivedAtMs: at, Status: r.Status, LatencyMs: latency, Size: len(body), Answer: r.Outcome == "",
 	}
-	return w.Service.Shop(ctx, meta("reply/"+id), id, shop.Reply{Replied: e})
+	return w.Service.Shop(ctx, meta("reply/"+id), id, shop.Reply(e))
 }
 
 // markAgain marks a reply whose worker vanished between the commitment and the
@@ -165,7 +165,7 @@ func (w *Worker) markAgain(ctx context.Context, id string, s plan.Slot, slot Slo
 	if err != nil {
 		return slot, err
 	}
-	err = w.Service.Shop(ctx, meta("judge/"+id), id, shop.Judge{Judged: mark(s.Task, string(body))})
+	err = w.Service.Shop(ctx, meta("judge/"+id), id, shop.Judge(mark(s.Task, string(body))))
 	return Slot{State: shop.StateJudged, SentAt: slot.SentAt}, err
 }
 

@@ -218,7 +218,7 @@ func (w *Worker) nextOfCommitted(
 }
 
 func (w *Worker) cancel(ctx context.Context, id string, reason shop.CancelReason) (Slot, error) {
-	err := w.Service.Shop(ctx, meta("cancel/"+id), id, shop.Cancel{Cancelled: shop.Cancelled{Reason: reason}})
+	err := w.Service.Shop(ctx, meta("cancel/"+id), id, shop.Cancel{Reason: reason})
 	return Slot{State: shop.StateCancelled}, err
 }
 
@@ -230,7 +230,7 @@ func (w *Worker) miss(ctx context.Context, id string) (Slot, error) {
 	}
 	delete(w.refusals, id)
 	w.mu.Unlock()
-	err := w.Service.Shop(ctx, meta("miss/"+id), id, shop.Miss{Missed: shop.Missed{Reason: reason}})
+	err := w.Service.Shop(ctx, meta("miss/"+id), id, shop.Miss{Reason: reason})
 	return Slot{State: shop.StateMissed}, err
 }
 
@@ -239,7 +239,7 @@ const workerLost = "worker_lost"
 
 func (w *Worker) lost(ctx context.Context, id string, slot Slot) (Slot, error) {
 	j := shop.Judged{Outcome: task.Blocked, Rule: workerLost, Grader: task.GraderVersion}
-	err := w.Service.Shop(ctx, meta("lost/"+id), id, shop.Judge{Judged: j})
+	err := w.Service.Shop(ctx, meta("lost/"+id), id, shop.Judge(j))
 	return Slot{State: shop.StateJudged, SentAt: slot.SentAt}, err
 }
 
@@ -278,7 +278,7 @@ func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, i
 		}
 		r.Result = r.Result.With(e)
 	}
-	err := w.Service.Shop(ctx, meta("reveal/"+id), id, shop.Reveal{Revealed: r})
+	err := w.Service.Shop(ctx, meta("reveal/"+id), id, shop.Reveal(r))
 	return Slot{State: shop.StateRevealed}, err
 }
 
@@ -299,7 +299,7 @@ func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
 		opened.Surfaces = []plan.Surface{}
 	}
 	m := meta(fmt.Sprintf("open/%s/%d", d.Consent, d.Day.Day))
-	if err := w.Service.Plan(ctx, m, d.Consent, plan.Open{Opened: opened}); err != nil {
+	if err := w.Service.Plan(ctx, m, d.Consent, plan.Open(opened)); err != nil {
 		return err
 	}
 	w.forget(d.Consent, d.Day.Day)

@@ -63,7 +63,7 @@ func (RunRecorded) examEvent() {}
 type Command interface{ examCommand() }
 
 // RecordRun asks to record a run of the harness.
-type RecordRun struct{ RunRecorded }
+type RecordRun RunRecorded
 
 func (RecordRun) examCommand() {}
 
@@ -82,7 +82,7 @@ func decide(s State, c Command) ([]Event, error) {
 		if s.Runs[c.Run] {
 			return nil, nil
 		}
-		return []Event{c.RunRecorded}, nil
+		return []Event{RunRecorded(c)}, nil
 	}
 	panic(fmt.Sprintf("exam: unreachable command %T", c))
 }

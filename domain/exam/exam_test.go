@@ -23,12 +23,12 @@ func TestDecide(t *testing.T) {
 
 	type events = []exam.Event
 	domaintest.Decide(t, exam.Decider, []domaintest.Case[exam.Command, exam.Event]{
-		{Name: "record a run", When: exam.RecordRun{RunRecorded: one}, Then: events{one}},
-		{Name: "record another run", Given: events{one}, When: exam.RecordRun{RunRecorded: two}, Then: events{two}},
-		{Name: "record a run again", Given: events{one, two}, When: exam.RecordRun{RunRecorded: one}},
-		{Name: "record other attempts of a run", Given: events{one}, When: exam.RecordRun{RunRecorded: run("run-1", task.Fail)}},
-		{Name: "record a run without a name", When: exam.RecordRun{RunRecorded: run("", task.Pass)}, Err: domain.ErrInvalid},
-		{Name: "record a run without attempts", When: exam.RecordRun{RunRecorded: run("run-1")}, Err: domain.ErrInvalid},
+		{Name: "record a run", When: exam.RecordRun(one), Then: events{one}},
+		{Name: "record another run", Given: events{one}, When: exam.RecordRun(two), Then: events{two}},
+		{Name: "record a run again", Given: events{one, two}, When: exam.RecordRun(one)},
+		{Name: "record other attempts of a run", Given: events{one}, When: exam.RecordRun(run("run-1", task.Fail))},
+		{Name: "record a run without a name", When: exam.RecordRun(run("", task.Pass)), Err: domain.ErrInvalid},
+		{Name: "record a run without attempts", When: exam.RecordRun(run("run-1")), Err: domain.ErrInvalid},
 	})
 }
 

@@ -123,7 +123,7 @@ func (Reached) findingEvent() {}
 type Command interface{ findingCommand() }
 
 // Reach asks to record a comparison. Its look number is given here.
-type Reach struct{ Reached }
+type Reach Reached
 
 func (Reach) findingCommand() {}
 
@@ -146,7 +146,7 @@ func decide(s State, c Command) ([]Event, error) {
 		if c.Look != s.Looks+1 {
 			return nil, fmt.Errorf("look %d at %s cannot follow look %d: %w", c.Look, c.Consent, s.Looks, domain.ErrConflict)
 		}
-		return []Event{c.Reached}, nil
+		return []Event{Reached(c)}, nil
 	}
 	panic(fmt.Sprintf("finding: unreachable command %T", c))
 }

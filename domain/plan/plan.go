@@ -79,10 +79,10 @@ func (Opened) planEvent() {}
 type Command interface{ planCommand() }
 
 // Seal asks to commit to a day.
-type Seal struct{ Sealed }
+type Seal Sealed
 
 // Open asks to publish a day's key.
-type Open struct{ Opened }
+type Open Opened
 
 func (Seal) planCommand() {}
 func (Open) planCommand() {}
@@ -99,7 +99,7 @@ var Decider = domain.Decider[State, Command, Event]{Decide: decide, Evolve: evol
 func decide(s State, c Command) ([]Event, error) {
 	switch c := c.(type) {
 	case Seal:
-		if have, ok := s.Days[c.Day]; ok && have != c.Sealed {
+		if have, ok := s.Days[c.Day]; ok && have != Sealed(c) {
 			return nil, fmt.Errorf("another plan of %s is sealed for %s: %w", domain.DayString(c.Day), c.Consent, domain.ErrConflict)
 		} else if ok {
 			return nil, nil
@@ -107,7 +107,7 @@ func decide(s State, c Command) ([]Event, error) {
 		if s.Open[c.Day] {
 			return nil, fmt.Errorf("day %s of %s is opened already: %w", domain.DayString(c.Day), c.Consent, domain.ErrConflict)
 		}
-		return []Event{c.Sealed}, nil
+		return []Event{Sealed(c)}, nil
 	case Open:
 		if s.Open[c.Day] {
 			return nil, nil
@@ -115,7 +115,7 @@ func decide(s State, c Command) ([]Event, error) {
 		if _, planned := s.Days[c.Day]; planned != c.Planned {
 			return nil, fmt.Errorf("day %s of %s: planned is %t: %w", domain.DayString(c.Day), c.Consent, planned, domain.ErrConflict)
 		}
-		return []Event{c.Opened}, nil
+		return []Event{Opened(c)}, nil
 	}
 	panic(fmt.Sprintf("plan: unreachable command %T", c))
 }

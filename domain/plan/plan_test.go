@@ -17,8 +17,8 @@ func TestDecide(t *testing.T) {
 	opened := func(day uint32, planned bool) plan.Opened {
 		return plan.Opened{Consent: "cns_a", Day: day, Planned: planned, Key: domain.Hash{byte(day)}, Notes: []string{}}
 	}
-	seal := func(s plan.Sealed) plan.Seal { return plan.Seal{Sealed: s} }
-	open := func(o plan.Opened) plan.Open { return plan.Open{Opened: o} }
+	seal := func(s plan.Sealed) plan.Seal { return plan.Seal(s) }
+	open := func(o plan.Opened) plan.Open { return plan.Open(o) }
 	otherList := sealed(7, 1)
 	otherList.Eligible = domain.Hash{8}
 	lastCommit := sealed(7, 1)

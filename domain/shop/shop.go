@@ -195,25 +195,25 @@ func (s State) Terminal() bool { return s == StateJudged || s == StateMissed || 
 type Command interface{ shopCommand() }
 
 // Commit asks to record the slot's commit.
-type Commit struct{ Committed }
+type Commit Committed
 
 // Send asks for leave to send the task.
-type Send struct{ Sent }
+type Send Sent
 
 // Reply asks to commit to an answer.
-type Reply struct{ Replied }
+type Reply Replied
 
 // Judge asks to record the outcome.
-type Judge struct{ Judged }
+type Judge Judged
 
 // Miss asks to record that the task was not sent in time.
-type Miss struct{ Missed }
+type Miss Missed
 
 // Cancel asks to record that the task must not be sent.
-type Cancel struct{ Cancelled }
+type Cancel Cancelled
 
 // Reveal asks to open the slot.
-type Reveal struct{ Revealed }
+type Reveal Revealed
 
 func (Commit) shopCommand() {}
 func (Send) shopCommand()   {}
@@ -232,22 +232,22 @@ func decide(s State, c Command) ([]Event, error) {
 		if s != StateNone {
 			return nil, nil // completed before
 		}
-		return []Event{c.Committed}, nil
+		return []Event{Committed(c)}, nil
 	case Send:
-		return step(s, c.Sent, StateCommitted)
+		return step(s, Sent(c), StateCommitted)
 	case Reply:
-		return step(s, c.Replied, StateSent)
+		return step(s, Replied(c), StateSent)
 	case Judge:
-		return step(s, c.Judged, StateSent, StateReplied)
+		return step(s, Judged(c), StateSent, StateReplied)
 	case Miss:
-		return step(s, c.Missed, StateCommitted)
+		return step(s, Missed(c), StateCommitted)
 	case Cancel:
-		return step(s, c.Cancelled, StateCommitted)
+		return step(s, Cancelled(c), StateCommitted)
 	case Reveal:
 		if s == StateRevealed {
 			return nil, nil
 		}
-		return step(s, c.Revealed, StateJudged, StateMissed, StateCancelled)
+		return step(s, Revealed(c), StateJudged, StateMissed, StateCancelled)
 	}
 	panic(fmt.Sprintf("shop: unreachable command %T", c))
 }

@@ -52,17 +52,17 @@ func TestDecide(t *testing.T) {
 		command shop.Command
 		allowed map[shop.State]answer
 	}{
-		{"commit", shop.Commit{Committed: committed}, map[shop.State]answer{
+		{"commit", shop.Commit(committed), map[shop.State]answer{
 			shop.StateNone: {committed}, shop.StateCommitted: {}, shop.StateSent: {}, shop.StateReplied: {},
 			shop.StateJudged: {}, shop.StateMissed: {}, shop.StateCancelled: {}, shop.StateRevealed: {},
 		}},
-		{"send", shop.Send{Sent: sent}, map[shop.State]answer{shop.StateCommitted: {sent}}},
-		{"reply", shop.Reply{Replied: replied}, map[shop.State]answer{shop.StateSent: {replied}}},
-		{"judge", shop.Judge{Judged: judged}, map[shop.State]answer{shop.StateSent: {judged}, shop.StateReplied: {judged}}},
-		{"judge lost", shop.Judge{Judged: lost}, map[shop.State]answer{shop.StateSent: {lost}, shop.StateReplied: {lost}}},
-		{"miss", shop.Miss{Missed: missed}, map[shop.State]answer{shop.StateCommitted: {missed}}},
-		{"cancel", shop.Cancel{Cancelled: cancelled}, map[shop.State]answer{shop.StateCommitted: {cancelled}}},
-		{"reveal", shop.Reveal{Revealed: revealed}, map[shop.State]answer{
+		{"send", shop.Send(sent), map[shop.State]answer{shop.StateCommitted: {sent}}},
+		{"reply", shop.Reply(replied), map[shop.State]answer{shop.StateSent: {replied}}},
+		{"judge", shop.Judge(judged), map[shop.State]answer{shop.StateSent: {judged}, shop.StateReplied: {judged}}},
+		{"judge lost", shop.Judge(lost), map[shop.State]answer{shop.StateSent: {lost}, shop.StateReplied: {lost}}},
+		{"miss", shop.Miss(missed), map[shop.State]answer{shop.StateCommitted: {missed}}},
+		{"cancel", shop.Cancel(cancelled), map[shop.State]answer{shop.StateCommitted: {cancelled}}},
+		{"reveal", shop.Reveal(revealed), map[shop.State]answer{
 			shop.StateJudged: {revealed}, shop.StateMissed: {revealed}, shop.StateCancelled: {revealed}, shop.StateRevealed: {},
 		}},
 	}
@@ -94,7 +94,7 @@ func TestNeverSentTwice(t *testing.T) {
 			if _, ok := e.(shop.Sent); !ok {
 				continue
 			}
-			if _, err := shop.Decider.Decide(shop.Decider.Replay(life.history...), shop.Send{Sent: sent}); !errors.Is(err, domain.ErrConflict) {
+			if _, err := shop.Decider.Decide(shop.Decider.Replay(life.history...), shop.Send(sent)); !errors.Is(err, domain.ErrConflict) {
 				t.Errorf("Send what is %s: %v, want ErrConflict", life.state, err)
 			}
 		}
