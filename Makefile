@@ -22,8 +22,16 @@ export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
 GOLANGCI_LINT ?= go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# The race detector needs a C compiler; without one the tests run without it.
-race_flag = $$(type -P $$(go env CC | cut -d' ' -f1) >/dev/null && echo -race || true)
+# The race detector needs a C compiler and the headers of the C library; without
+# them the tests run without it.
+race_flag = $$($$(go env CC) -fsyntax-only -include stdlib.h -x c /dev/null 2>/dev/null && echo -race || true)
+
+# install tries to install packages of Debian; who calls it looks at what came of
+# it. Package lists that are out of date in part may do, and another apt-get that
+# runs, as after the boot of a machine, is waited for.
+install = export DEBIAN_FRONTEND=noninteractive; \
+	apt-get update >&2 || true; \
+	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
 .PHONY: help demo run build test check fmt lint race fuzz bench generate fresh postgres compiler clean
@@ -62,7 +70,7 @@ fuzz: ## run each fuzz test for FUZZTIME
 		list=$$(go test -list '^Fuzz' "$$package"); \
 		for name in $$(grep '^Fuzz' <<<"$$list" || true); do \
 			echo "$$package $$name" >&2; \
-			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package"; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "$$package"; \
 		done; \
 	done
 
@@ -96,8 +104,7 @@ postgres: ## find the programs of PostgreSQL, or install them
 	if found; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
 		echo 'PostgreSQL is missing: installing the package postgresql' >&2; \
-		export DEBIAN_FRONTEND=noninteractive; \
-		apt-get update >&2 && apt-get install -y --no-install-recommends postgresql >&2; \
+		$(call install,postgresql); \
 		if found; then exit 0; fi; \
 	fi; \
 	echo 'PostgreSQL is missing. Install the package postgresql (Debian: apt-get install postgresql)' >&2; \
@@ -108,8 +115,7 @@ compiler: ## find a C compiler for the race detector, or install one
 	@if [ -n "$(race_flag)" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
 		echo 'A C compiler is missing: installing gcc' >&2; \
-		export DEBIAN_FRONTEND=noninteractive; \
-		apt-get update >&2 && apt-get install -y --no-install-recommends gcc libc6-dev >&2 || true; \
+		$(call install,gcc libc6-dev); \
 	fi; \
 	if [ -z "$(race_flag)" ]; then \
 		echo 'No C compiler: the tests run WITHOUT the race detector. Install gcc (Debian: gcc libc6-dev).' >&2; \

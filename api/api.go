@@ -76,7 +76,7 @@ func New(c Config) http.Handler {
 	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	s := &server{Config: c, router: chi.NewRouter()}
-	s.router.Use(identify, s.recover, secure, middleware.GetHead)
+	s.router.Use(identify, s.recover, secure, readable, middleware.GetHead)
 	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
 	})
@@ -91,6 +91,7 @@ func New(c Config) http.Handler {
 	s.registerShops(api)
 	s.registerFindings(api)
 	s.registerAgents(api)
+	s.registerSurfaces(api)
 	return s.router
 }
 
@@ -137,7 +138,7 @@ const (
 func get(id, path, summary string, errors ...int) huma.Operation {
 	return huma.Operation{
 		OperationID: id, Method: http.MethodGet, Path: root + path, Summary: summary, Tags: []string{"read"},
-		Errors: append(errors, http.StatusUnprocessableEntity, http.StatusServiceUnavailable),
+		Errors: append(errors, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusServiceUnavailable),
 	}
 }
 
@@ -213,6 +214,18 @@ func secure(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readable refuses a query that does not parse. Its broken parts would be dropped
+// without a word, and a filter with them.
+func readable(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			writeProblem(w, newProblem(r.Context(), http.StatusBadRequest, "the query of the URL cannot be read"))
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

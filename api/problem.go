@@ -90,12 +90,21 @@ func newProblem(ctx context.Context, status int, detail string, errs ...error) *
 	p.Detail = detail
 	for _, err := range errs {
 		if d := new(huma.ErrorDetail); errors.As(err, &d) {
-			p.Errors = append(p.Errors, Detail{Location: d.Location, Message: d.Message})
+			p.Errors = append(p.Errors, Detail{Location: d.Location, Message: short(strings.TrimSuffix(d.Message, ": "+domain.ErrInvalid.Error()))})
 		} else if err != nil {
-			p.Errors = append(p.Errors, Detail{Message: err.Error()})
+			p.Errors = append(p.Errors, Detail{Message: short(domain.Sentence(err))})
 		}
 	}
 	return p
+}
+
+// short cuts a message: a decoder's may repeat a number of any length.
+func short(message string) string {
+	const limit = 200
+	if len(message) <= limit {
+		return message
+	}
+	return strings.ToValidUTF8(message[:limit], "") + " …"
 }
 
 // fail turns the error of a handler into the problem that its caller sees. It
@@ -103,7 +112,7 @@ func newProblem(ctx context.Context, status int, detail string, errs ...error) *
 func (s *server) fail(ctx context.Context, err error) error {
 	for _, k := range kinds {
 		if errors.Is(err, k.kind) {
-			return newProblem(ctx, k.status, strings.TrimSuffix(err.Error(), ": "+k.kind.Error()))
+			return newProblem(ctx, k.status, domain.Sentence(err))
 		}
 	}
 	status := http.StatusInternalServerError

@@ -325,7 +325,7 @@ func (w *world) seal(id string, ref agent.Ref) day {
 		}
 	}
 	d := day{world: w, consent: id, ref: ref, day: granted.Payload.FirstDay}
-	d.key = plan.PlanKey(w.service.Secret, granted.Payload.Nonce, d.day)
+	d.key = plan.Key(w.service.Secret, granted.Payload.Nonce, d.day)
 	tasks := plan.RealSlots(plan.DaySecret(d.key, granted.Entropy()), 4)
 	sealed := plan.Sealed{Consent: id, Day: d.day}
 	for slot := range plan.Slots {

@@ -31,12 +31,13 @@ import (
 )
 
 const (
-	ref  agent.Ref = "build:42"
-	a2a            = "https://agent.example/a2a"
-	mcp            = "https://tools.agent.example/mcp"
-	site           = "karatum.com"
-	some           = "cns_evmwdbivcm7gsejx5jq2" // a consent id
-	slot           = "shp_evmwdbivcm7gsejx5jq2_20270304_00"
+	ref = agent.Ref("build:42")
+
+	a2a  = "https://agent.example/a2a"
+	mcp  = "https://tools.agent.example/mcp"
+	site = "karatum.com"
+	some = "cns_evmwdbivcm7gsejx5jq2" // a consent id
+	slot = "shp_evmwdbivcm7gsejx5jq2_20270304_00"
 )
 
 var (
@@ -128,7 +129,7 @@ func (h *hosts) Prove(ctx context.Context, endpoint string, by eip191.Address) e
 		return ctx.Err()
 	}
 	if listed != by {
-		return errors.New("not listed")
+		return fmt.Errorf("not listed: %w", domain.ErrForbidden)
 	}
 	return nil
 }
@@ -365,7 +366,7 @@ func TestLostRace(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			other := *w.Service
-			w.Service.Log = &rival{w.log, times, func(n int) {
+			w.Log = &rival{w.log, times, func(n int) {
 				m := meta(fmt.Sprintf("rival %d", n))
 				if err := other.Agent(t.Context(), m, ref, agent.RecordCertificate{Certificate: m.Command}); err != nil {
 					t.Error(err)
@@ -390,7 +391,7 @@ func TestLostRaceDecidesAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	other := *w.Service
-	w.Service.Log = &rival{w.log, 1, func(int) {
+	w.Log = &rival{w.log, 1, func(int) {
 		if err := other.Agent(t.Context(), meta("rival"), ref, agent.VerifyIdentity{URL: mcp}); err != nil {
 			t.Error(err)
 		}

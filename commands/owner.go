@@ -98,7 +98,7 @@ func (s *Service) payload(ctx context.Context, r consent.Request, owner eip191.A
 			PoolVersion:     published.Pool.Version,
 			PoolHash:        published.Pool.Hash,
 			CatalogueDigest: published.Catalogue.Digest,
-			PlanKeyRoot:     plan.PlanKeyRoot(s.Secret, nonce, first, r.ValidityDays),
+			PlanKeyRoot:     plan.KeyRoot(s.Secret, nonce, first, r.ValidityDays),
 			Nonce:           nonce,
 			IssuedAt:        issued,
 		},
@@ -139,6 +139,11 @@ func (s *Service) Grant(
 		return "", "", err
 	}
 	g.Proofs = s.Proofs(ctx, known.state, p)
+	for i, proof := range g.Proofs {
+		if proof.Unknown { // a host that is down refuses nothing
+			return "", "", fmt.Errorf("%s: %s; try again before the challenge expires: %w", p.Endpoints[i].URL, proof.Reason, domain.ErrUnavailable)
+		}
+	}
 
 	id = plan.ConsentID(p.Nonce)
 	// The gate opens first: without the consent nothing is planned and nothing
@@ -182,9 +187,9 @@ func (s *Service) Proofs(ctx context.Context, known agent.State, p consent.Paylo
 			case err == nil:
 				proofs[i].Method = consent.ByDocument
 			case errors.Is(err, domain.ErrForbidden), errors.Is(err, domain.ErrInvalid):
-				proofs[i].Reason = "the host has no document that lists the owner"
+				proofs[i].Reason = "its host has no /.well-known/karatum-mystery.json that lists the owner"
 			default:
-				proofs[i].Reason, proofs[i].Unknown = "the host's document could not be read", true
+				proofs[i].Reason, proofs[i].Unknown = "/.well-known/karatum-mystery.json at its host could not be read", true
 			}
 			return nil
 		})

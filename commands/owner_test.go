@@ -72,7 +72,7 @@ func TestChallenge(t *testing.T) {
 			TermsVersion: 3, TermsHash: domain.Sum([]byte("terms")),
 			PoolVersion: 2, PoolHash: domain.Sum([]byte("pool")),
 			CatalogueDigest: domain.Sum([]byte("catalogue")),
-			PlanKeyRoot:     plan.PlanKeyRoot(w.Secret, c.Payload.Nonce, first, 30),
+			PlanKeyRoot:     plan.KeyRoot(w.Secret, c.Payload.Nonce, first, 30),
 			Nonce:           c.Payload.Nonce,
 			IssuedAt:        issued,
 		},
@@ -421,7 +421,7 @@ func TestGrantOnUnprovenHost(t *testing.T) {
 	c := w.challenge(t, request())
 	sig := eip191.Sign(c.Message, ownerKey)
 	id, refused, err := w.Grant(t.Context(), c.ChallengeID, c.Payload, sig, domain.Hash{})
-	if want := plan.ConsentID(c.Payload.Nonce); err != nil || id != want || !strings.Contains(refused, "ep_1 is not proven") {
+	if want := plan.ConsentID(c.Payload.Nonce); err != nil || id != want || !strings.Contains(refused, "ep_1 (") {
 		t.Fatalf("Grant = %s, refused %q, %v, want %s refused for ep_1", id, refused, err, want)
 	}
 	if diff := cmp.Diff([]domain.Type{"consent.refused.v1"}, w.types(t, consent.StreamOf(ref))); diff != "" {
@@ -461,7 +461,8 @@ func TestGrantForAnotherAgentOfTheOwner(t *testing.T) {
 	}
 }
 
-// A host that does not answer proves nothing, and keeps nobody waiting.
+// A host that does not answer proves nothing either way, and keeps nobody waiting:
+// the owner may try again.
 func TestProofsOfSilentHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -469,9 +470,14 @@ func TestProofsOfSilentHost(t *testing.T) {
 		w.hosts.hang = true
 		began := time.Now()
 		c := w.challenge(t, request())
+		before := len(w.records(t))
 		id, refused, err := w.Grant(t.Context(), c.ChallengeID, c.Payload, eip191.Sign(c.Message, ownerKey), domain.Hash{})
-		if err != nil || id == "" || refused == "" {
-			t.Errorf("Grant = %q, refused %q, %v, want a refusal", id, refused, err)
+		if id != "" || refused != "" {
+			t.Errorf("Grant = %q, refused %q, and nothing is known of the host", id, refused)
+		}
+		wantErr(t, "Grant", err, domain.ErrUnavailable)
+		if got := len(w.records(t)); got != before {
+			t.Errorf("%d records, want %d", got, before)
 		}
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("the host was waited for %s, want 10s", took)

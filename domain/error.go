@@ -1,6 +1,9 @@
 package domain
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // Kinds of refusal. An error wraps at most one of them by %w and says the rest
 // in one sentence for people. The api package maps each kind to one HTTP status;
@@ -14,3 +17,15 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	ErrUnknownType = errors.New("unknown event type")
 )
+
+// Sentence returns what err says to people: its text without the kind at the end,
+// which is for programs.
+func Sentence(err error) string {
+	text := err.Error()
+	for _, kind := range []error{ErrConflict, ErrForbidden, ErrInvalid, ErrNotFound, ErrUnavailable, ErrUnknownType} {
+		if errors.Is(err, kind) {
+			text = strings.TrimSuffix(text, ": "+kind.Error())
+		}
+	}
+	return text
+}

@@ -93,6 +93,11 @@ func Up(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return nil
 }
 
+// minConns is the least size of a pool, whatever its URL says. A sender holds one
+// connection at the gate while it reads and appends over others. As soon as all
+// connections of a pool were held like that, no sender would get on.
+const minConns = 24
+
 // Connect migrates schema in the database at url and opens a pool whose
 // connections work there as [Role], with the tables of schema and of its read
 // models in the search path. The settings travel in the start-up message, so no
@@ -110,6 +115,7 @@ func Connect(ctx context.Context, url, schema string) (*pgxpool.Pool, error) {
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return nil, err
 	}
+	cfg.MaxConns = max(cfg.MaxConns, minConns)
 	cfg.ConnConfig.RuntimeParams["role"] = Role
 	cfg.ConnConfig.RuntimeParams["search_path"] = schema + "," + schema + "_rm"
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

@@ -13,7 +13,7 @@ import (
 
 // Plans is the plan of each day of each consent, sealed and opened.
 var Plans = Projection{
-	Name: "plans", Version: 1, Visibility: domain.Public,
+	Name: "plans", Version: 2, Visibility: domain.Public,
 	Tables: `
 		create table plans (
 			consent   text   not null,
@@ -23,7 +23,8 @@ var Plans = Projection{
 			opened    bytea, -- the event
 			opened_at timestamptz,
 			primary key (consent, day)
-		)`,
+		);
+		create table plan_surfaces (hash text primary key) -- that an opened day was made from`,
 	Apply: applyPlans,
 }
 
@@ -40,6 +41,12 @@ func applyPlans(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) err
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
+		}
+		for _, surface := range e.Surfaces {
+			err := tx.Exec(ctx, `insert into plan_surfaces (hash) values ($1) on conflict do nothing`, surface.Hash.String())
+			if err != nil {
+				return err
+			}
 		}
 		// A day without a plan is opened all the same.
 		return tx.Exec(ctx, `
@@ -64,6 +71,13 @@ type Plan struct {
 func (r Reader) Plans(ctx context.Context, consent string) ([]Plan, error) {
 	return collect(ctx, r.Pool, scanPlan, `
 		select consent, day, sealed, sealed_at, opened, opened_at from plans where consent = $1 order by day`, consent)
+}
+
+// SurfaceOpened returns [domain.ErrNotFound] unless a day that is opened was made
+// from the surface with the given hash.
+func (r Reader) SurfaceOpened(ctx context.Context, hash domain.Hash) error {
+	_, err := one(ctx, r.Pool, pgx.RowTo[string], "opened surface "+hash.String(), `select hash from plan_surfaces where hash = $1`, hash.String())
+	return err
 }
 
 func scanPlan(row pgx.CollectableRow) (p Plan, err error) {

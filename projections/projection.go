@@ -196,8 +196,8 @@ func (r *Runner) CatchUp(ctx context.Context) error {
 }
 
 // Run calls [Runner.CatchUp] again and again, with a pause of poll, until ctx is
-// done; then it returns nil. Failures are logged and tried again.
-func (r *Runner) Run(ctx context.Context, poll time.Duration) error {
+// done. Failures are logged and tried again.
+func (r *Runner) Run(ctx context.Context, poll time.Duration) {
 	logger := r.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -210,7 +210,7 @@ func (r *Runner) Run(ctx context.Context, poll time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 	}

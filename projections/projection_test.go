@@ -296,11 +296,7 @@ func TestRun(t *testing.T) {
 	r := runnerOn(t, pool, &h, projections.All()...)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() {
-		if err := r.Run(ctx, time.Millisecond); err != nil {
-			t.Error(err)
-		}
-	})
+	running.Go(func() { r.Run(ctx, time.Millisecond) })
 	life(t, &h)
 	reader := projections.Reader{Pool: pool}
 	for {

@@ -50,7 +50,7 @@ func TestProgramme(t *testing.T) {
 		consent.Refused{Consent: "cns_x", Payload: payload(honest, "n3"), Signature: signature(), Reason: "not proven"})
 	asOf := h.now.Add(-time.Minute)
 	d := newDay(id, 20514)
-	h.add(t, shop.StreamOf(d.shop(0)), shop.Missed{Reason: shop.WasPaused}) // sealed: does not move asOf
+	h.add(t, shop.StreamOf(d.shop(0)), shop.Missed{Reason: shop.Paused}) // sealed: does not move asOf
 
 	r, _ := read(t, &h)
 	got := must(r.Programme(t.Context()))(t)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,10 +10,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/karatum/mystery/cmd/internal/assembly"
 	"github.com/karatum/mystery/commands/agents"
@@ -92,10 +96,14 @@ func demonstrate(ctx context.Context, f flags, start time.Time, getenv func(stri
 	return s.stay(ctx, stdout)
 }
 
+// errStayed says that the demo ran to its end and then stayed up until it was
+// told to stop.
+var errStayed = errors.New("stopped")
+
 // openStage starts the database, the house and the service. The names that are
 // signed lead to their real listeners.
-func openStage(ctx context.Context, f flags, start time.Time, getenv func(string) string, tell progress) (s *stage, err error) {
-	s = &stage{flags: f, start: start, clock: &clock{now: start}, tell: tell}
+func openStage(ctx context.Context, f flags, start time.Time, getenv func(string) string, tell progress) (_ *stage, err error) {
+	s := &stage{flags: f, start: start, clock: &clock{now: start}, tell: tell}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -105,20 +113,18 @@ func openStage(ctx context.Context, f flags, start time.Time, getenv func(string
 	s.wallet = secp256k1.PrivKeyFromBytes(key[:])
 	s.owner = eip191.AddressOf(s.wallet.PubKey())
 
-	var lc net.ListenConfig
-	agentsAt, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	agentsAt, err := s.listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s.onClose(func() { _ = agentsAt.Close() })
-	apiAt, err := lc.Listen(ctx, "tcp", f.listen)
-	if err != nil {
-		tell.say("%s is not free; the API takes another port", f.listen)
-		if apiAt, err = lc.Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
-			return nil, err
-		}
+	apiAt, err := s.listen(ctx, f.listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		tell.say("%s is in use; the API takes another port", f.listen)
+		apiAt, err = s.listen(ctx, "127.0.0.1:0")
 	}
-	s.onClose(func() { _ = apiAt.Close() })
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
 	if err := s.open(ctx, getenv, agentsAt.Addr().String()); err != nil {
 		return nil, err
 	}
@@ -126,6 +132,14 @@ func openStage(ctx context.Context, f flags, start time.Time, getenv func(string
 	s.serve(apiAt, s.prog.Handler())
 	s.api = &client{base: "http://" + apiAt.Addr().String()}
 	return s, nil
+}
+
+func (s *stage) listen(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err == nil {
+		s.onClose(func() { _ = l.Close() })
+	}
+	return l, err
 }
 
 func (s *stage) serve(l net.Listener, h http.Handler) {
@@ -138,8 +152,8 @@ func (s *stage) onClose(f func()) { s.closers = append(s.closers, f) }
 
 // close ends everything, last things first.
 func (s *stage) close() {
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		s.closers[i]()
+	for _, end := range slices.Backward(s.closers) {
+		end()
 	}
 	s.closers = nil
 }
@@ -268,10 +282,22 @@ func (s *stage) pass(ctx context.Context, end time.Time) error {
 // stay keeps everything up, the clock at real speed, until ctx ends.
 func (s *stage) stay(ctx context.Context, stdout io.Writer) error {
 	s.clock.Release()
-	if _, err := fmt.Fprintf(stdout, "\nThe API stays up at %s/v1/mystery (its clock goes on from %s). Ctrl-C ends it.\n",
-		s.api.base, s.clock.Now().Format(time.DateOnly)); err != nil {
+	notice := stdout
+	if s.flags.json {
+		notice = s.tell.w // standard output holds the object and nothing else
+	}
+	_, err := fmt.Fprintf(notice, "\nThe API stays up; its clock goes on from %s. Look at\n"+
+		"  %[2]s/v1/mystery\n  %[2]s/v1/mystery/agents/build:exam-aware\n  %[2]s/v1/mystery/findings\n"+
+		"Links in its answers name %[3]s, which is what was signed. Ctrl-C ends it.\n",
+		s.clock.Now().Format(time.DateOnly), s.api.base, publicURL)
+	if err != nil {
 		return err
 	}
-	go s.prog.Follow(ctx)
-	return s.prog.Worker.Run(ctx, time.Second)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.prog.Follow(ctx) })
+	g.Go(func() error { return s.prog.Worker.Run(ctx, time.Second) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return errStayed
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/ledger"
@@ -124,7 +127,7 @@ func TestSilentSurface(t *testing.T) {
 	t.Parallel()
 	sending, consents := open(t, "3")
 	silent, _ := open(t, "3")
-	silent.prog.Worker.NoSending = true
+	silent.prog.Worker.Gate = cutOff{}
 
 	reveal := firstReveal(t, sending, consents)
 	if reveal.IsZero() {
@@ -160,6 +163,13 @@ func TestSilentSurface(t *testing.T) {
 	}
 }
 
+// cutOff is a gate that nothing passes.
+type cutOff struct{}
+
+func (cutOff) Hold(context.Context, string) (release func(), err error) {
+	return nil, fmt.Errorf("cut off: %w", domain.ErrForbidden)
+}
+
 // firstReveal returns when the first task of all is due to be revealed. It can be
 // computed by the operator alone.
 func firstReveal(t *testing.T, s *stage, consents map[string]consent.Payload) (first time.Time) {
@@ -169,9 +179,9 @@ func firstReveal(t *testing.T, s *stage, consents map[string]consent.Payload) (f
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := plan.DaySecret(plan.PlanKey(s.prog.Service.Secret, p.Nonce, p.FirstDay), g.Entropy())
-		real := plan.RealSlots(secret, plan.Count(secret, plan.Cap(p.MaxPerDay, p.MaxPerWeek, 0)))
-		for _, slot := range real.Ascending() {
+		secret := plan.DaySecret(plan.Key(s.prog.Service.Secret, p.Nonce, p.FirstDay), g.Entropy())
+		tasks := plan.RealSlots(secret, plan.Count(secret, plan.Cap(p.MaxPerDay, p.MaxPerWeek, 0)))
+		for _, slot := range tasks.Ascending() {
 			at := time.Unix(plan.SendAt(plan.Seed(secret, g.Consent, p.FirstDay, slot), p.FirstDay), 0).Add(p.RevealDelay()).UTC()
 			if first.IsZero() || at.Before(first) {
 				first = at
@@ -315,6 +325,7 @@ func (s *stage) audit(t *testing.T, consents map[string]consent.Payload) {
 			Message   string           `json:"message"`
 			Payload   consent.Payload  `json:"payload"`
 			Signature eip191.Signature `json:"signature"`
+			Plans     []publicPlan     `json:"plans"`
 		}
 		if err := s.api.get(t.Context(), "/v1/mystery/consents/"+id, nil, &c); err != nil {
 			t.Fatal(err)
@@ -326,8 +337,11 @@ func (s *stage) audit(t *testing.T, consents map[string]consent.Payload) {
 		if signer, err := eip191.Recover(message, c.Signature); err != nil || signer != c.Payload.Owner {
 			t.Fatalf("consent %s: signed by %s (%v), not by the owner", id, signer, err)
 		}
-		for _, o := range s.openedDays(t, id) {
-			n, err := s.auditDay(t, c.Payload, c.Signature, o)
+		for _, o := range c.Plans {
+			if o.Opened == nil {
+				continue
+			}
+			n, err := s.auditDay(t, id, c.Payload, c.Signature, o)
 			if err != nil {
 				t.Fatalf("day %s of %s: %v", domain.DayString(o.Day), id, err)
 			}
@@ -340,70 +354,100 @@ func (s *stage) audit(t *testing.T, consents map[string]consent.Payload) {
 	}
 }
 
-func (s *stage) openedDays(t *testing.T, id string) (days []plan.Opened) {
-	t.Helper()
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), plan.StreamOf(id)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if o, ok := e.(plan.Opened); ok {
-			days = append(days, o)
-		}
-	}
-	return days
+// A publicPlan is a day as the API shows it.
+type publicPlan struct {
+	Day      uint32        `json:"day"`
+	Commits  []domain.Hash `json:"commits"`
+	Eligible domain.Hash   `json:"eligibleHash"`
+	Opened   *struct {
+		Key      domain.Hash   `json:"key"`
+		Path     []domain.Hash `json:"path"`
+		Cap      int           `json:"cap"`
+		Count    int           `json:"count"`
+		Eligible plan.Eligible `json:"eligible"`
+	} `json:"opened"`
 }
 
-func (s *stage) auditDay(t *testing.T, p consent.Payload, sig eip191.Signature, o plan.Opened) (slots int, err error) {
+func (s *stage) auditDay(t *testing.T, consentID string, p consent.Payload, sig eip191.Signature, day publicPlan) (slots int, err error) {
 	t.Helper()
-	if err := plan.VerifyPlanKey(o.Key, o.Day, p.FirstDay, p.ValidityDays, o.Path, p.PlanKeyRoot); err != nil {
+	o := day.Opened
+	if err := plan.VerifyKey(o.Key, day.Day, p.FirstDay, p.ValidityDays, o.Path, p.PlanKeyRoot); err != nil {
 		return 0, err
 	}
 	secret := plan.DaySecret(o.Key, sig[:])
 	if n := plan.Count(secret, o.Cap); n != o.Count {
-		t.Errorf("day %d holds %d tasks, and the key says %d", o.Day, o.Count, n)
+		t.Errorf("day %d holds %d tasks, and the key says %d", day.Day, o.Count, n)
 	}
-	real := plan.RealSlots(secret, o.Count)
+	list, err := o.Eligible.Bytes()
+	if err != nil {
+		return 0, err
+	}
+	if domain.Sum(list) != day.Eligible {
+		t.Errorf("day %d: the eligible list is not the one that was sealed", day.Day)
+	}
+	tasks := plan.RealSlots(secret, o.Count)
 	for i := range uint32(plan.Slots) {
-		id := plan.ShopID(o.Consent, o.Day, i)
-		seed := plan.Seed(secret, o.Consent, o.Day, i)
+		id := plan.ShopID(consentID, day.Day, i)
+		seed := plan.Seed(secret, consentID, day.Day, i)
 		var answer struct {
 			Commit   domain.Hash `json:"commit"`
 			Phase    string      `json:"phase"`
 			Revealed struct {
 				Event shop.Revealed `json:"event"`
+				Reply *publicReply  `json:"reply"`
 			} `json:"revealed"`
 		}
 		if err := s.api.get(t.Context(), "/v1/mystery/shops/"+id, nil, &answer); err != nil {
 			return slots, err
 		}
-		if !real[i] {
-			if answer.Phase != "pad" || answer.Commit != plan.Pad(o.Consent, o.Day, i, seed) {
+		if answer.Commit != day.Commits[i] {
+			t.Errorf("%s has another commit than the plan", id)
+		}
+		slots++
+		if !tasks[i] {
+			if answer.Phase != "pad" || answer.Commit != plan.Pad(consentID, day.Day, i, seed) {
 				t.Errorf("%s is %s with commit %s, and should be a pad", id, answer.Phase, answer.Commit)
 			}
-			slots++
 			continue
 		}
 		e := answer.Revealed.Event
-		if answer.Phase != "revealed" || e.Seed != seed || e.SendAt != plan.SendAt(seed, o.Day) || e.Identity != plan.Identity(seed) {
+		choice := o.Eligible.Choose(seed)
+		if answer.Phase != "revealed" || e.Seed != seed || e.SendAt != plan.SendAt(seed, day.Day) || e.Identity != plan.Identity(seed) ||
+			e.Endpoint != choice.Endpoint || e.Template != choice.Template || e.Entry.Name != choice.Entry {
 			t.Errorf("%s is %s and does not follow from its seed", id, answer.Phase)
 		}
 		if same, err := s.again(t.Context(), id); err != nil || !same {
 			t.Errorf("%s cannot be made again (%v)", id, err)
 		}
-		s.auditRecords(t, id, e)
-		slots++
+		s.auditRecords(t, id, e, answer.Revealed.Reply)
 	}
 	return slots, nil
 }
 
+// A publicReply is a reply as the API shows it.
+type publicReply struct {
+	Salt domain.Hash `json:"salt"`
+	Text string      `json:"text"`
+}
+
 // auditRecords checks the hash chain of a shop's stream from its commit over the
-// sealed records, as they were revealed, to the reveal, and the reply's hash.
-func (s *stage) auditRecords(t *testing.T, id string, e shop.Revealed) {
+// sealed records, as they were revealed, to the reveal, and that the reply that is
+// served is the one that was committed to.
+func (s *stage) auditRecords(t *testing.T, id string, e shop.Revealed, reply *publicReply) {
 	t.Helper()
+	for _, r := range e.Records {
+		event, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, ok := event.(shop.Replied); ok {
+			if reply == nil {
+				t.Errorf("%s has a reply that is not served", id)
+			} else if h := shop.ReplyHash(id, c.ReceivedAtMs, uint32(c.Status), uint32(c.LatencyMs), reply.Salt, []byte(reply.Text)); h != c.Hash || h != e.Result.ReplyHash {
+				t.Errorf("%s: the reply that is served is not the one that was committed to", id)
+			}
+		}
+	}
 	var chain []ledger.Record
 	for r, err := range s.prog.Service.Log.Stream(t.Context(), shop.StreamOf(id)) {
 		if err != nil {
@@ -421,6 +465,139 @@ func (s *stage) auditRecords(t *testing.T, id string, e shop.Revealed) {
 	last := chain[len(chain)-1]
 	if got := last.ChainHash(prev); got != last.Hash {
 		t.Errorf("%s: the revealed records do not lead to the reveal", id)
+	}
+}
+
+// TestHostsProvenBothWays looks at how the endpoints of the demo were shown to be
+// the owner's: one is an identity of the agent, for the other its host speaks.
+func TestHostsProvenBothWays(t *testing.T) {
+	t.Parallel()
+	s, consents := open(t, "1")
+	for name, p := range consents {
+		var c struct {
+			Proofs []struct {
+				Kind   string `json:"kind"`
+				Proven bool   `json:"proven"`
+				Method string `json:"method"`
+			} `json:"proofs"`
+		}
+		if err := s.api.get(t.Context(), "/v1/mystery/consents/"+plan.ConsentID(p.Nonce), nil, &c); err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]string)
+		for _, proof := range c.Proofs {
+			if proof.Proven {
+				got[proof.Kind] = proof.Method
+			}
+		}
+		if diff := cmp.Diff(map[string]string{"a2a": "identity", "mcp": "document"}, got); diff != "" {
+			t.Errorf("proofs of %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestSurfaceOfOpenedDays recomputes the eligible list of each opened day from the
+// surfaces that it names, which are served once a day made from them is opened.
+func TestSurfaceOfOpenedDays(t *testing.T) {
+	t.Parallel()
+	s, consents := open(t, "23")
+	p := consents["steady"]
+	var observed domain.Hash
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), agent.StreamOf(p.Agent)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data); err != nil {
+			t.Fatal(err)
+		} else if e, ok := e.(agent.SurfaceObserved); ok {
+			observed = e.Surface
+		}
+	}
+	s.days(t, 2)
+	if err := s.api.get(t.Context(), "/v1/mystery/surfaces/"+observed.String(), nil, nil); err == nil {
+		t.Error("a surface is served before a day made from it is opened")
+	}
+	s.days(t, 4)
+	var c struct {
+		Plans []struct {
+			Opened *struct {
+				Eligible plan.Eligible  `json:"eligible"`
+				Surfaces []plan.Surface `json:"surfaces"`
+			} `json:"opened"`
+		} `json:"plans"`
+	}
+	if err := s.api.get(t.Context(), "/v1/mystery/consents/"+plan.ConsentID(p.Nonce), nil, &c); err != nil {
+		t.Fatal(err)
+	}
+	opened := 0
+	for _, day := range c.Plans {
+		if day.Opened == nil {
+			continue
+		}
+		opened++
+		var offers []plan.Offer
+		for _, named := range day.Opened.Surfaces {
+			var body json.RawMessage
+			if err := s.api.get(t.Context(), "/v1/mystery/surfaces/"+named.Hash.String(), nil, &body); err != nil {
+				t.Fatal(err)
+			}
+			if domain.Sum(body) != named.Hash {
+				t.Errorf("the surface of %s is not the one that was observed", named.Endpoint)
+			}
+			var seen struct {
+				Surface task.Surface `json:"surface"`
+			}
+			if err := json.Unmarshal(body, &seen); err != nil {
+				t.Fatal(err)
+			}
+			offers = append(offers, plan.Offer{ID: named.Endpoint, Surface: seen.Surface})
+		}
+		list, _ := plan.EligibleOf(offers, nil)
+		if diff := cmp.Diff(list, day.Opened.Eligible); diff != "" {
+			t.Errorf("the eligible list does not follow from the surfaces:\n%s", diff)
+		}
+	}
+	if opened == 0 {
+		t.Error("no day was opened")
+	}
+}
+
+// TestStartFails holds that a demo that cannot start says so in a sentence and
+// leaves nothing behind.
+func TestStartFails(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		name string
+		ctx  context.Context
+		args []string
+		url  string
+		code int
+		says string
+	}{
+		{"database out of reach", t.Context(), nil, "postgres://127.0.0.1:1/nobody", 1, "database"},
+		{"no database URL at all", t.Context(), nil, "bogus", 1, "database"},
+		{"bad listen address", t.Context(), []string{"--listen", "127.0.0.1:99999"}, "bogus", 1, "--listen"},
+		{"bad seed", t.Context(), []string{"--seed", "tomorrow"}, "", 2, "--seed"},
+		{"told to stop at once", cancelled, nil, "", 130, "interrupted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			getenv := func(name string) string { return map[string]string{"MYSTERY_DATABASE_URL": tt.url}[name] }
+			var stdout, stderr bytes.Buffer
+			args := append([]string{"--once", "--json", "--listen", "127.0.0.1:0"}, tt.args...)
+			if code := run(tt.ctx, args, getenv, &stdout, &stderr); code != tt.code {
+				t.Errorf("run = %d, want %d; it said %s", code, tt.code, &stderr)
+			}
+			if !strings.Contains(stderr.String(), tt.says) || stdout.Len() > 0 {
+				t.Errorf("standard error %q, want %q in it; standard output %q, want none", &stderr, tt.says, &stdout)
+			}
+		})
+	}
+	left, err := filepath.Glob(filepath.Join(tmp, "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
 	}
 }
 

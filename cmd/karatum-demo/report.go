@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/karatum/mystery/domain"
@@ -112,7 +113,7 @@ func (s *stage) replay(ctx context.Context, consentID string, r *report) error {
 			if same {
 				r.Replayed++
 			}
-			s.tell.at("%d of %d made again", r.Replayed, r.Revealed)
+			s.tell.at("%d made again", r.Replayed)
 		}
 		if page.Next == "" {
 			break
@@ -166,14 +167,21 @@ func (r report) print(w io.Writer, asJSON bool) error {
 	_, _ = fmt.Fprintln(t, "agent\texam\tfield\tdrop\tp\tverdict")
 	for _, a := range r.Agents {
 		_, _ = fmt.Fprintf(t, "%s (DEMO)\t%d/%d\t%d/%d\t%s\t%s\t%s\n", a.Agent,
-			a.ExamPasses, a.ExamAttempts, a.FieldPasses, a.FieldTasks, points(a.drop.Value), short(a.P), words(a.Verdict))
+			a.ExamPasses, a.ExamAttempts, a.FieldPasses, a.FieldTasks, points(a.drop.Value), short(a.P), a.Verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%d tasks revealed, %d made again from their seeds and equal; %d days of %d to %d slots; %d events; %.1f s\n",
-		r.Revealed, r.Replayed, r.Days, r.SlotsMin, r.SlotsMax, r.Events, r.Seconds)
+	_, err := fmt.Fprintf(w, "\n%d tasks revealed, %d of them made again from their seeds and equal; %d days with %s slots each; %d events; %.1f s\n",
+		r.Revealed, r.Replayed, r.Days, fromTo(r.SlotsMin, r.SlotsMax), r.Events, r.Seconds)
 	return err
+}
+
+func fromTo(low, high int) string {
+	if low == high {
+		return strconv.Itoa(low)
+	}
+	return fmt.Sprintf("%d to %d", low, high)
 }
 
 // points writes a fraction in percentage points.
@@ -194,16 +202,4 @@ func short(p json.Number) string {
 		return "< 1e-300"
 	}
 	return fmt.Sprintf("%.3g", f)
-}
-
-func words(v finding.Verdict) string {
-	switch v {
-	case finding.ExamOnly:
-		return "exam only"
-	case finding.Consistent:
-		return "no difference found"
-	case finding.Insufficient:
-		return "not enough data"
-	}
-	return string(v)
 }

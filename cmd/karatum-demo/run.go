@@ -22,7 +22,7 @@ second one get caught; every revealed task is made again from its seed on the wa
 It needs PostgreSQL's programs, or MYSTERY_DATABASE_URL for a server on which it may
 make a schema of its own, which it drops at the end. Nothing leaves this machine.
 
-Exit codes: 0 ok, 1 error, 2 usage.`
+Exit codes: 0 ok, 1 error, 2 usage, 130 interrupted before the end.`
 
 // errUsage marks errors of the command line.
 var errUsage = errors.New("usage")
@@ -49,12 +49,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			start, err := f.start(time.Now())
 			if err != nil {
 				return err
 			}
-			return demonstrate(cmd.Context(), f, start, getenv, stdout, progress{stderr, isTerminal(stderr)})
+			return demonstrate(ctx, f, start, getenv, stdout, progress{stderr, isTerminal(stderr)})
 		},
 	}
 	c.Flags().BoolVar(&f.once, "once", false, "exit when the weeks are over instead of staying up")
@@ -67,15 +67,21 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	c.SetErr(stderr)
 	err := c.ExecuteContext(ctx)
 	switch {
-	case err == nil, errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case err == nil, errors.Is(err, errStayed):
 		return 0
-	case errors.Is(err, errUsage):
-		_, _ = fmt.Fprintln(stderr, "karatum-demo:", err)
+	case ctx.Err() != nil:
+		_, _ = fmt.Fprintln(stderr, "karatum-demo: interrupted before the end")
+		return exitInterrupted
+	}
+	_, _ = fmt.Fprintln(stderr, "karatum-demo:", domain.Sentence(err))
+	if errors.Is(err, errUsage) {
 		return 2
 	}
-	_, _ = fmt.Fprintln(stderr, "karatum-demo:", err)
 	return 1
 }
+
+// exitInterrupted is what a shell gives for Ctrl-C.
+const exitInterrupted = 130
 
 // epoch is where the clock starts with seed 0.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/karatum/mystery/cmd/internal/assembly"
+	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/eip191"
@@ -25,9 +27,9 @@ func (p *program) agent() *cobra.Command {
 func (p *program) act(cmd *cobra.Command, build string, commands ...agent.Command) error {
 	ref, err := agent.ParseRef("build:" + build)
 	if err != nil {
-		return fmt.Errorf("--build %q: %w", build, err)
+		return fmt.Errorf("--build takes the id alone, in lower case and without leading zeros, such as 42; not %q: %w", build, domain.ErrInvalid)
 	}
-	prog, err := p.open(cmd.Context())
+	prog, err := p.open(cmd.Context(), false)
 	if err != nil {
 		return err
 	}
@@ -55,7 +57,8 @@ func (p *program) printAgent(cmd *cobra.Command, prog *assembly.Programme, ref a
 		Identities   []string       `json:"identities"`
 		Certificates []string       `json:"certificates"`
 	}{s.Ref, s.Wallet, s.Demo, sorted(s.Identities), sorted(s.Certificates)}
-	return p.print(v, fmt.Sprintf("%s  owner %s  verified identities %v  certificates %v", v.Agent, v.Wallet, v.Identities, v.Certificates))
+	return p.print(v, fmt.Sprintf("%s  owner %s  verified identities: %s  certificates: %s",
+		v.Agent, v.Wallet, orNone(v.Identities), orNone(v.Certificates)))
 }
 
 func (p *program) register() *cobra.Command {
@@ -76,6 +79,9 @@ func (p *program) register() *cobra.Command {
 				commands = append(commands, agent.RecordCertificate{Certificate: certificate})
 			}
 			if identity != "" {
+				if err := (agents.Net{}).CheckURL(identity); err != nil {
+					return fmt.Errorf("--identity: %w", err)
+				}
 				commands = append(commands, agent.VerifyIdentity{URL: identity})
 			}
 			return p.act(cmd, build, commands...)
@@ -98,6 +104,9 @@ func (p *program) verifyIdentity() *cobra.Command {
 		Short: "Record that a URL is the agent's own: as an endpoint it needs no host proof",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := (agents.Net{}).CheckURL(identity); err != nil {
+				return fmt.Errorf("--identity: %w", err)
+			}
 			return p.act(cmd, build, agent.VerifyIdentity{URL: identity})
 		},
 	}
@@ -133,6 +142,13 @@ func (p *program) withdraw() *cobra.Command {
 	c.MarkFlagsOneRequired("identity", "certificate")
 	c.MarkFlagsMutuallyExclusive("identity", "certificate")
 	return c
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
 }
 
 // must panics: a flag that is marked and does not exist is a bug.

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"net/netip"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -9,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/karatum/mystery/cmd/internal/assembly"
+	"github.com/karatum/mystery/domain"
 )
 
 // A finding of the doctor.
@@ -37,7 +41,7 @@ func (p *program) doctor() *cobra.Command {
 				return err
 			}
 			if failed {
-				return fmt.Errorf("at least one check failed")
+				return errors.New("at least one check failed")
 			}
 			return nil
 		},
@@ -46,10 +50,10 @@ func (p *program) doctor() *cobra.Command {
 
 func (p *program) examineSelf(cmd *cobra.Command) []check {
 	c := assembly.ConfigFrom(p.getenv)
-	checks := []check{publicURL(c), secret(c, p.getenv), sources(c)}
-	prog, err := assembly.Open(cmd.Context(), c, assembly.Options{})
+	checks := []check{publicURL(c), secret(c), sources(c)}
+	prog, err := assembly.Open(cmd.Context(), c, assembly.Options{Join: true})
 	if err != nil {
-		return append(checks, check{"database", "fail", err.Error()})
+		return append(checks, check{"start", "fail", domain.Sentence(err)})
 	}
 	defer prog.Close()
 	where := "the server at MYSTERY_DATABASE_URL"
@@ -80,24 +84,31 @@ func publicURL(c assembly.Config) check {
 	return check{"public url", "ok", c.PublicURL}
 }
 
-func secret(c assembly.Config, getenv func(string) string) check {
-	info, err := os.Stat(c.SecretFile)
+func secret(c assembly.Config) check {
+	const name = "operator secret"
+	path, ours := c.SecretPath()
+	info, err := os.Stat(path)
 	switch {
-	case err != nil && getenv("MYSTERY_OPERATOR_SECRET_FILE") != "":
-		return check{"operator secret", "fail", err.Error()}
+	case errors.Is(err, fs.ErrNotExist) && ours:
+		return check{name, "warn", "there is none yet; one is made in " + path + " at the first start"}
 	case err != nil:
-		return check{"operator secret", "warn", "none yet; one is made in " + c.SecretFile + " at the first start. Back it up: without it no sealed plan can be opened"}
+		return check{name, "fail", err.Error()}
 	case info.Mode().Perm()&0o077 != 0:
-		return check{"operator secret", "fail", c.SecretFile + " can be read by others; chmod 600 it"}
-	case getenv("MYSTERY_OPERATOR_SECRET_FILE") == "":
-		return check{"operator secret", "warn", c.SecretFile + " was generated. Back it up: without it no sealed plan can be opened"}
+		return check{name, "fail", path + " can be read by others; chmod 600 it"}
+	case ours:
+		return check{name, "ok", path + " (generated; keep a copy elsewhere, for without it no sealed plan can be opened)"}
 	}
-	return check{"operator secret", "ok", c.SecretFile}
+	return check{name, "ok", path}
 }
 
 func sources(c assembly.Config) check {
 	if len(c.Sources) == 0 {
 		return check{"source addresses", "warn", "MYSTERY_SOURCE_ADDRESSES is not set: reveals cannot say where tasks came from"}
+	}
+	for _, a := range c.Sources {
+		if _, err := netip.ParseAddr(a); err != nil {
+			return check{"source addresses", "fail", fmt.Sprintf("MYSTERY_SOURCE_ADDRESSES: %q is not an IP address", a)}
+		}
 	}
 	return check{"source addresses", "ok", strings.Join(c.Sources, ", ")}
 }

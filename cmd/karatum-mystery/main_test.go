@@ -21,7 +21,7 @@ const wallet = "0x9858EfFD232B4033E47d90003D41EC34EcaEda94"
 // database's account can enter.
 func env(t *testing.T, more map[string]string) func(string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "karatum-mystery-test-")
+	dir, err := os.MkdirTemp("", "karatum-mystery-test-") //nolint:usetesting // the server's account cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (p *program) switchTo(use, short, done string, command func(reason string) 
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			prog, err := p.open(cmd.Context())
+			prog, err := p.open(cmd.Context(), false)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (p *program) examRun() *cobra.Command {
 			if attempts < 1 || attempts > 1000 {
 				return fmt.Errorf("--attempts must be 1 to 1000: %w", domain.ErrInvalid)
 			}
-			prog, err := p.open(cmd.Context())
+			prog, err := p.open(cmd.Context(), false)
 			if err != nil {
 				return err
 			}

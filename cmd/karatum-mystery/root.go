@@ -36,7 +36,8 @@ Environment (all optional):
                                 ~/.local/state/karatum-mystery)
   MYSTERY_PUBLIC_URL            where the API is reached; owners sign for its host
                                 (http://localhost:8080)
-  MYSTERY_OPERATOR_SECRET_FILE  64 hex digits; made in the state directory if unset
+  MYSTERY_OPERATOR_SECRET_FILE  64 hex digits, mode 0600; if unset, one is made in
+                                the state directory at the first start
   MYSTERY_SOURCE_ADDRESSES      addresses that tasks come from, by commas; published
                                 with reveals and nowhere before
   MYSTERY_HOUSE_OWNER           wallet of the demo agents, for serve --house
@@ -55,7 +56,7 @@ type program struct {
 // environment and context, and stop it by cancelling ctx. It returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
-	root := p.root()
+	root := p.root() //nolint:contextcheck // the commands take it from ExecuteContext
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err == nil {
 		return 0
 	}
-	_, _ = fmt.Fprintln(stderr, "karatum-mystery:", err)
+	_, _ = fmt.Fprintln(stderr, "karatum-mystery:", domain.Sentence(err))
 	switch {
 	case !p.began:
 		return exitUsage
@@ -106,9 +107,10 @@ func (p *program) mark(c *cobra.Command) {
 	}
 }
 
-// open assembles the programme as the environment says.
-func (p *program) open(ctx context.Context) (*assembly.Programme, error) {
-	return assembly.Open(ctx, assembly.ConfigFrom(p.getenv), assembly.Options{Log: p.logger()})
+// open assembles the programme as the environment says. One that is to stay owns
+// its private database; the others join the one that does.
+func (p *program) open(ctx context.Context, stay bool) (*assembly.Programme, error) {
+	return assembly.Open(ctx, assembly.ConfigFrom(p.getenv), assembly.Options{Log: p.logger(), Join: !stay})
 }
 
 func (p *program) logger() *slog.Logger {

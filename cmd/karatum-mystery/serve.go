@@ -37,7 +37,7 @@ karatum-mystery work, unless --work asks for both in one.`,
 	c.Flags().BoolVar(&house, "house", false, "serve the two demo agents below /demo-agents/ too")
 	c.MarkFlagsMutuallyExclusive("work", "no-work")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		prog, err := p.open(cmd.Context())
+		prog, err := p.open(cmd.Context(), true)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ karatum-mystery work, unless --work asks for both in one.`,
 			}
 		}
 		g, ctx := errgroup.WithContext(cmd.Context())
-		g.Go(func() error { prog.Follow(ctx); return nil })
+		g.Go(func() error { return prog.Follow(ctx) })
 		g.Go(func() error { return p.listen(ctx, listen, api) })
 		if both || prog.Private && !alone {
 			g.Go(func() error { return prog.Worker.Run(ctx, workEvery) })
@@ -65,13 +65,13 @@ func (p *program) work() *cobra.Command {
 		Short: "Run the shopper's cycle: observe, plan, send, reveal, compare",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			prog, err := p.open(cmd.Context())
+			prog, err := p.open(cmd.Context(), true)
 			if err != nil {
 				return err
 			}
 			defer prog.Close()
 			g, ctx := errgroup.WithContext(cmd.Context())
-			g.Go(func() error { prog.Follow(ctx); return nil })
+			g.Go(func() error { return prog.Follow(ctx) })
 			g.Go(func() error { return prog.Worker.Run(ctx, workEvery) })
 			return g.Wait()
 		},
@@ -84,7 +84,7 @@ func (p *program) listen(ctx context.Context, addr string, h http.Handler) error
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", addr, err)
 	}
-	p.logger().InfoContext(ctx, "serving", "address", l.Addr().String())
+	p.logger().InfoContext(ctx, "serving", "address", l.Addr().String(), "url", "http://"+l.Addr().String()+"/v1/mystery")
 	s := assembly.Server(h)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()

@@ -21,11 +21,12 @@ import (
 )
 
 // A Gate decides at the last moment whether a task may still be sent. It is
-// called once per task, when a connection stands and its TLS handshake is done,
-// and before the first byte of a request is written. If it returns an error,
-// no byte is ever written. Otherwise release is called once, as soon as the
-// first request has been written or has failed; after five seconds without
-// either, the connection is closed and release is called.
+// called when a connection stands and its TLS handshake is done, before the first
+// byte of a request is written; where a task takes several requests, it is called
+// again before the one that carries the question. If it returns an error, no byte
+// is written from then on. Otherwise release is called once, as soon as that
+// request has been written or has failed. ctx ends five seconds after the call
+// began, and with it the hold: the connection is closed and release is called.
 type Gate func(ctx context.Context) (release func(), err error)
 
 // A Target is where and how an endpoint takes tasks, as its surface said when

@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // latch is the gate of one task, and the connections that it guards.
@@ -17,11 +16,12 @@ type latch struct {
 	// rest of it: net/http tells so before it flushes its buffer, not after.
 	buffered atomic.Bool
 
-	mu      sync.Mutex                         // held while the gate is being asked
-	open    func() (release func(), err error) // nil: not gated, or asked already
-	err     error                              // why nothing may be written
-	release func()                             // nil unless the gate is held
-	timer   *time.Timer
+	mu      sync.Mutex                                                // held while the gate is being asked
+	ask     func() (release func(), limit context.Context, err error) // nil: not gated
+	asked   bool
+	err     error       // why nothing may be written
+	release func()      // nil unless the gate is held
+	stop    func() bool // the limit of the hold
 	conns   []net.Conn
 }
 
@@ -29,7 +29,25 @@ func newLatch(ctx context.Context, g Gate) *latch {
 	if g == nil {
 		return &latch{}
 	}
-	return &latch{open: func() (func(), error) { return g(ctx) }}
+	return &latch{ask: func() (func(), context.Context, error) {
+		// One limit for all: asking, and writing what was allowed.
+		limit, cancel := context.WithTimeout(ctx, gateTimeout)
+		release, err := g(limit)
+		if err != nil {
+			cancel()
+			return nil, nil, err
+		}
+		return func() { release(); cancel() }, limit, nil
+	}}
+}
+
+// again lets the gate be asked once more, before the next write.
+func (l *latch) again() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.let()
+	l.asked = false
+	l.buffered.Store(false)
 }
 
 // guard returns c as a connection on which nothing is written before the gate
@@ -46,21 +64,20 @@ func (l *latch) guard(c net.Conn, wrote func()) net.Conn {
 func (l *latch) pass() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == nil || l.err != nil {
+	if l.ask == nil || l.asked || l.err != nil {
 		return l.err
 	}
-	open := l.open
-	l.open = nil
-	release, err := open()
+	l.asked = true
+	release, limit, err := l.ask()
 	if err != nil {
 		l.err = &gateError{err}
 		return l.err
 	}
 	l.release = release
-	l.timer = time.AfterFunc(gateTimeout, func() {
+	l.stop = context.AfterFunc(limit, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.release != nil {
+		if l.release != nil && limit.Err() != nil {
 			l.cut()
 		}
 	})
@@ -109,8 +126,8 @@ func drop(c net.Conn) {
 }
 
 func (l *latch) let() {
-	if l.timer != nil {
-		l.timer.Stop()
+	if l.stop != nil {
+		l.stop()
 	}
 	if release := l.release; release != nil {
 		l.release = nil

@@ -75,6 +75,9 @@ func (l *Line) Close() {
 	l.pool.CloseIdleConnections()
 }
 
+// AskAgain lets the gate decide once more, before the next request.
+func (l *Line) AskAgain() { l.latch.again() }
+
 func (l *Line) now() time.Time {
 	if l.net.Now == nil {
 		return time.Time{}

@@ -16,6 +16,10 @@ import (
 // consent id begins with "cns_".
 const programme = "programme"
 
+// ErrPaused is the error of a gate that is shut because the whole programme is
+// paused.
+var ErrPaused = fmt.Errorf("the programme is paused: %w", domain.ErrForbidden)
+
 // A Gate makes revoking exact. A sender holds it open from its last look at the
 // consent to the last byte of the request; closing waits for those that hold it and
 // lets in no one new. So once Close has returned, no byte of a new task leaves.
@@ -88,7 +92,7 @@ func lockForSending(ctx context.Context, tx pgx.Tx, consent string) error {
 	case err != nil:
 		return unavailable(err)
 	case !states[programme]:
-		return fmt.Errorf("the programme is paused: %w", domain.ErrForbidden)
+		return ErrPaused
 	case !states[consent]:
 		return fmt.Errorf("it is closed: %w", domain.ErrForbidden)
 	}
@@ -126,6 +130,11 @@ func (g *Gate) Close(ctx context.Context, consent string, then func(context.Cont
 
 // Pause closes the gate of the whole programme as Close does that of a consent.
 func (g *Gate) Pause(ctx context.Context, then func(context.Context) error) error {
+	done, err := g.switching(ctx)
+	if err != nil {
+		return fmt.Errorf("pause the programme: %w", err)
+	}
+	defer done()
 	if err := g.shut(ctx, programme); err != nil {
 		return fmt.Errorf("pause the programme: %w", err)
 	}
@@ -135,14 +144,39 @@ func (g *Gate) Pause(ctx context.Context, then func(context.Context) error) erro
 // Resume calls then, which appends the event that says so, and opens the gate of the
 // programme. Consents that were closed stay closed.
 func (g *Gate) Resume(ctx context.Context, then func(context.Context) error) error {
+	done, err := g.switching(ctx)
+	if err != nil {
+		return fmt.Errorf("resume the programme: %w", err)
+	}
+	defer done()
 	if err := then(ctx); err != nil {
 		return err
 	}
-	_, err := g.Pool.Exec(ctx, "update gate set open = true, closed_at = null where key = $1", programme)
+	_, err = g.Pool.Exec(ctx, "update gate set open = true, closed_at = null where key = $1", programme)
 	if err != nil {
 		return fmt.Errorf("resume the programme: %w", unavailable(err))
 	}
 	return nil
+}
+
+// switching lets one pause or resume at a time until done is called: the gate and
+// what then appends must end up saying the same.
+func (g *Gate) switching(ctx context.Context) (done func(), err error) {
+	tx, err := g.Pool.Begin(ctx)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	done = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = tx.Rollback(ctx) // if it fails, the connection is closed, which ends it too
+	}
+	_, err = tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('karatum/mystery/gate/' || current_schema(), 0))")
+	if err != nil {
+		done()
+		return nil, unavailable(err)
+	}
+	return done, nil
 }
 
 // shut closes the row with the given key.

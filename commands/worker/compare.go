@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
-	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/stats"
 	"github.com/karatum/mystery/domain/task"
@@ -16,7 +16,7 @@ import (
 
 // compare looks at everything revealed of a consent, after a day was opened or at
 // the consent's end, and records what it comes to.
-func (w *Worker) compare(ctx context.Context, v *view, opened plan.Opened, atEnd bool) error {
+func (w *Worker) compare(ctx context.Context, v *view, day uint32, cycle finding.Cycle) error {
 	c := v.Granted
 	attempts, err := w.Work.Exam(ctx, c.Payload.Agent)
 	if err != nil {
@@ -28,11 +28,8 @@ func (w *Worker) compare(ctx context.Context, v *view, opened plan.Opened, atEnd
 	}
 	r := Compare(attempts, results, unplanned(v))
 	r.Consent, r.Agent, r.Demo = c.Consent, c.Payload.Agent, v.Demo
-	r.Cycle, r.Day, r.Look = finding.AfterDay, opened.Day, v.comparisons.Looks+1
-	command := fmt.Sprintf("compare/%s/%d", c.Consent, opened.Day)
-	if atEnd {
-		r.Cycle, command = finding.AtEnd, "compare/"+c.Consent+"/end"
-	}
+	r.Cycle, r.Day, r.Look = cycle, day, v.comparisons.Looks+1
+	command := fmt.Sprintf("compare/%s/%s/%d", c.Consent, cycle, day)
 	r.Note = note(r)
 	if err := w.Service.Finding(ctx, meta(command), c.Consent, finding.Reach(r)); err != nil {
 		return err
@@ -104,6 +101,7 @@ func (t *tally) add(family string, r shop.Result) {
 	case shop.StateCancelled:
 		t.arm.Cancelled++
 		return
+	default: // it was sent, and has an outcome
 	}
 	switch r.Outcome {
 	case task.Pass:
@@ -121,7 +119,7 @@ func (t *tally) add(family string, r shop.Result) {
 		return
 	}
 	t.arm.Counted++
-	if r.Outcome != task.Error {
+	if r.Outcome != task.Error && r.Outcome != task.Timeout { // neither has a time of its own
 		t.latencies = append(t.latencies, float64(r.LatencyMs))
 	}
 	if t.families == nil {
@@ -186,14 +184,26 @@ func note(r finding.Reached) string {
 	switch r.Verdict {
 	case finding.ExamOnly:
 		fmt.Fprintf(&b, "The agent does significantly worse where it is not examined (one-sided p = %s, %s; the rule asks for p < %s and a drop of at least %d points).",
-			r.P, r.Test, r.Thresholds.MaxP, r.Thresholds.MinDropPoints)
+			rounded(r.P), r.Test, r.Thresholds.MaxP, r.Thresholds.MinDropPoints)
 	case finding.Consistent:
-		fmt.Fprintf(&b, "No significant, material drop was found (one-sided p = %s, %s). That is no proof that there is none.", r.P, r.Test)
+		fmt.Fprintf(&b, "No significant, material drop was found (one-sided p = %s, %s). That is no proof that there is none.", rounded(r.P), r.Test)
 	case finding.Insufficient:
 		fmt.Fprintf(&b, "That is too little to compare: the rule asks for %d exam attempts and %d counted field tasks.",
 			r.Thresholds.MinExam, r.Thresholds.MinField)
 	}
 	return b.String()
+}
+
+// rounded writes a p-value as people read it; the finding has all its digits.
+func rounded(p string) string {
+	f, err := strconv.ParseFloat(p, 64)
+	switch {
+	case err != nil:
+		return p
+	case f < 1e-300:
+		return "less than 1e-300"
+	}
+	return strconv.FormatFloat(f, 'g', 3, 64)
 }
 
 func share(a finding.Arm) string {

@@ -34,10 +34,11 @@ func (w *Worker) Examine(ctx context.Context, e Exam) error {
 	if list.Empty() {
 		return fmt.Errorf("no endpoint of %s shows a skill or tool that a task exists for: %w", e.Payload.Agent, domain.ErrInvalid)
 	}
+	entries := plan.EntriesOf(offers, e.Payload.Skills)
 	run := exam.RunRecorded{Agent: e.Payload.Agent, Run: e.Run, Source: e.Source}
 	for i := range e.Attempts {
-		seed := domain.MAC(e.Seed, domain.NewEnc("karatum/mystery/exam/v1").Str(e.Run).U32(uint32(i))) //nolint:gosec // a few thousand
-		a, err := w.attempt(ctx, e.Payload, list, offers, targets, seed)
+		seed := domain.MAC(e.Seed, domain.NewEnc("karatum/mystery/exam/v1").Str(e.Run).U32(uint32(i)))
+		a, err := w.attempt(ctx, e.Payload, list, entries, targets, seed)
 		if err != nil {
 			return fmt.Errorf("attempt %d: %w", i, err)
 		}
@@ -65,10 +66,10 @@ func (w *Worker) examSurface(ctx context.Context, p consent.Payload) (offers []p
 }
 
 func (w *Worker) attempt(
-	ctx context.Context, p consent.Payload, list plan.Eligible, offers []plan.Offer, targets map[string]agents.Target, seed domain.Hash,
+	ctx context.Context, p consent.Payload, list plan.Eligible, entries plan.Entries, targets map[string]agents.Target, seed domain.Hash,
 ) (exam.Attempt, error) {
 	choice := list.Choose(seed)
-	t, err := plan.Make(choice, seed, offers, p.Skills)
+	t, _, err := entries.Make(choice, seed)
 	if err != nil {
 		return exam.Attempt{}, err
 	}

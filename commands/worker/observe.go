@@ -50,7 +50,7 @@ func (w *Worker) observe(ctx context.Context, c *Consent, now time.Time) error {
 		if !slices.Contains(p.Kinds, e.Kind) {
 			continue
 		}
-		if err := w.look(ctx, p.Agent, e, observer(id, i, now)); err != nil {
+		if err := w.look(ctx, p.Agent, e, w.observer(id, i, now)); err != nil {
 			return err
 		}
 	}
@@ -64,7 +64,7 @@ func (w *Worker) checkHosts(ctx context.Context, c *Consent, now time.Time) erro
 		return err
 	}
 	proofs := w.Service.Proofs(ctx, known, p)
-	w.note(c, proofs, now)
+	w.weigh(c, proofs, now)
 	m, err := w.onceMeta()
 	if err != nil {
 		return err
@@ -75,20 +75,24 @@ func (w *Worker) checkHosts(ctx context.Context, c *Consent, now time.Time) erro
 	for i, proof := range proofs {
 		c.Proven[consent.EndpointID(i)] = proof.Method != ""
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.checks[c.Granted.Consent]
+	h.at = now // only now: a check that was not recorded is made again
+	w.checks[c.Granted.Consent] = h
 	return nil
 }
 
-// note keeps when each endpoint was last proven. A host that cannot be asked
+// weigh keeps when each endpoint was last proven. A host that cannot be asked
 // keeps what it had for as long as a proof lives, for a fault of the network is
 // no word of the owner's; nothing is sent on a proof that is older.
-func (w *Worker) note(c *Consent, proofs []consent.Proof, now time.Time) {
+func (w *Worker) weigh(c *Consent, proofs []consent.Proof, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := w.checks[c.Granted.Consent]
 	if h.good == nil {
 		h.good, h.failing = make(map[string]time.Time), make(map[string]time.Time)
 	}
-	h.at = now
 	for i := range proofs {
 		id := consent.EndpointID(i)
 		switch {
@@ -143,30 +147,31 @@ func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s 
 	return w.Service.Agent(ctx, m, ref, agent.ObserveSurface{URL: e.URL, Surface: hash})
 }
 
-// observer returns who looks: an identity of the pool that nobody can foresee to
-// stay the same.
-func observer(consentID string, endpoint int, now time.Time) agents.Sender {
+// observer returns who looks: an identity of the pool that nobody outside can
+// foresee, or an agent would know us by it.
+func (w *Worker) observer(consentID string, endpoint int, now time.Time) agents.Sender {
 	hour := uint64(now.Unix() / int64(observeEvery/time.Second)) //nolint:gosec // after 1970
-	key := domain.Sum(domain.NewEnc("karatum/mystery/observer/v1").Str(consentID).U64(hour))
+	key := domain.MAC(w.Service.Secret, domain.NewEnc("karatum/mystery/observer/v1").Str(consentID).U64(hour))
 	pool := identity.Pool()
 	return agents.As(pool[plan.U(key, fmt.Sprintf("endpoint:%d", endpoint), uint64(len(pool)))])
 }
 
 // offers returns what the endpoints in scope showed for the purposes of a day:
-// the last surface before 20:00 of the day before, else the first one ever.
-// Endpoints that never showed anything are left out.
+// the last surface before 20:00 of the day before, or for the first day of the
+// consent, if there is none, the one read when it was granted. Endpoints without
+// a surface are left out.
 func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (offers []plan.Offer, named []plan.Surface, targets map[string]agents.Target, err error) {
 	history, err := w.Work.Surfaces(ctx, p.Agent)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	until := domain.DayStart(day).Add(-surfaceUntil)
-	targets = make(map[string]agents.Target)
+	named, targets = []plan.Surface{}, make(map[string]agents.Target)
 	for i, e := range p.Endpoints {
 		if !slices.Contains(p.Kinds, e.Kind) {
 			continue
 		}
-		hash, ok := lastBefore(history, e.URL, until)
+		hash, ok := surfaceFor(history, e.URL, until, day == p.FirstDay)
 		if !ok {
 			continue
 		}
@@ -186,10 +191,16 @@ func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (off
 	return offers, named, targets, nil
 }
 
-func lastBefore(history []Surface, url string, until time.Time) (hash domain.Hash, ok bool) {
+// surfaceFor returns the last surface of url before a moment, and for a first day
+// the first one if that is all there is.
+func surfaceFor(history []Surface, url string, until time.Time, firstDay bool) (hash domain.Hash, ok bool) {
 	for _, s := range history {
-		if s.URL == url && (!ok || s.At.Before(until)) {
+		switch {
+		case s.URL != url:
+		case s.At.Before(until):
 			hash, ok = s.Hash, true
+		case firstDay && !ok:
+			return s.Hash, true
 		}
 	}
 	return hash, ok

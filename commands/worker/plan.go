@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,8 +10,10 @@ import (
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
 )
 
 type dayKey struct {
@@ -21,11 +24,22 @@ type dayKey struct {
 // planned is a day with what is needed to carry it out and to open it.
 type planned struct {
 	plan.Day
-	eligible plan.Eligible
-	surfaces []plan.Surface
-	targets  map[string]agents.Target
-	notes    []string
+	draft
 }
+
+// A draft is everything that a day is computed from but the secret. It is kept
+// beside the log before the day is sealed, so that the day comes out the same
+// whenever it is computed again, whatever the endpoints show by then.
+type draft struct {
+	Limit    int                      `json:"limit"` // the cap, before an empty list makes it 0
+	Eligible plan.Eligible            `json:"eligible"`
+	Entries  plan.Entries             `json:"entries"`
+	Surfaces []plan.Surface           `json:"surfaces"`
+	Targets  map[string]agents.Target `json:"targets"` // by endpoint
+	Notes    []string                 `json:"notes"`
+}
+
+func draftKey(consentID string, day uint32) string { return fmt.Sprintf("plan/%s/%d", consentID, day) }
 
 // planNext seals the plan of tomorrow once it is 22:00. Nothing is planned after
 // midnight: a day that was not sealed in time has no plan.
@@ -42,49 +56,74 @@ func (w *Worker) planNext(ctx context.Context, c Consent, now time.Time) error {
 	if slices.ContainsFunc(plans, func(q Plan) bool { return q.Consent == c.Granted.Consent && q.Day == day }) {
 		return nil
 	}
-	d, err := w.compute(ctx, c.Granted, plans, day)
+	d, err := w.day(ctx, c.Granted, plans, day)
 	if err != nil {
 		return err
 	}
-	list, err := d.eligible.Bytes()
+	list, err := d.Eligible.Bytes()
 	if err != nil {
 		return err
 	}
-	hash := domain.Sum(list)
-	if err := w.Bodies.Put(ctx, "eligible/"+hash.String(), nil, list); err != nil {
-		return err
+	sealed := plan.Sealed{Consent: c.Granted.Consent, Day: day, Commits: d.Commits(), Eligible: domain.Sum(list)}
+	if domain.DayOf(w.Now()) >= day {
+		return nil // it has struck midnight meanwhile
 	}
-	sealed := plan.Sealed{Consent: c.Granted.Consent, Day: day, Commits: d.Commits(), Eligible: hash}
 	m := meta(fmt.Sprintf("seal/%s/%d", c.Granted.Consent, day))
 	if err := w.Service.Plan(ctx, m, c.Granted.Consent, plan.Seal(sealed)); err != nil {
 		return err
 	}
-	w.keep(d)
 	return w.Work.CatchUp(ctx)
 }
 
-// compute derives a day of a consent from the ledger and the operator secret.
-func (w *Worker) compute(ctx context.Context, g consent.Granted, plans []Plan, day uint32) (*planned, error) {
+// draft returns the draft of a day: the one that is kept, or a new one, which is
+// kept from then on.
+func (w *Worker) draft(ctx context.Context, g consent.Granted, plans []Plan, day uint32) (d draft, err error) {
+	key := draftKey(g.Consent, day)
+	_, body, err := w.Bodies.Get(ctx, key)
+	if errors.Is(err, domain.ErrNotFound) {
+		if d, err = w.newDraft(ctx, g, plans, day); err != nil {
+			return d, err
+		}
+		if body, err = domain.Canonical(d); err != nil {
+			return d, err
+		}
+		if err := w.Bodies.Put(ctx, key, nil, body); err != nil {
+			return d, err
+		}
+		// Another worker may have been first; what is kept counts.
+		_, body, err = w.Bodies.Get(ctx, key)
+	}
+	if err != nil {
+		return d, err
+	}
+	d = draft{}
+	return d, domain.Unmarshal(body, &d)
+}
+
+func (w *Worker) newDraft(ctx context.Context, g consent.Granted, plans []Plan, day uint32) (d draft, err error) {
+	// A consent names what its tasks are made from; this build has nothing else.
+	if g.Payload.CatalogueDigest != task.Digest() || g.Payload.PoolHash != identity.Hash() {
+		return d, fmt.Errorf("consent %s names a catalogue or identity pool that this build does not have: %w", g.Consent, domain.ErrUnavailable)
+	}
 	offers, surfaces, targets, err := w.offers(ctx, g.Payload, day)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
-	list, notes := plan.EligibleOf(offers, g.Payload.Skills)
 	before, err := w.tasksBefore(ctx, g, plans, day)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
-	limit := plan.Cap(g.Payload.MaxPerDay, g.Payload.MaxPerWeek, before)
-	d, err := plan.Compute(g.Consent, day, w.secret(g, day), limit, list, offers, g.Payload.Skills)
-	if err != nil {
-		return nil, err
+	d = draft{
+		Limit:   plan.Cap(g.Payload.MaxPerDay, g.Payload.MaxPerWeek, before),
+		Entries: plan.EntriesOf(offers, g.Payload.Skills), Surfaces: surfaces, Targets: targets,
 	}
-	return &planned{Day: d, eligible: list, surfaces: surfaces, targets: targets, notes: notes}, nil
+	d.Eligible, d.Notes = plan.EligibleOf(offers, g.Payload.Skills)
+	return d, nil
 }
 
 // secret returns the day secret, which only both parties' parts give.
 func (w *Worker) secret(g consent.Granted, day uint32) domain.Hash {
-	return plan.DaySecret(plan.PlanKey(w.Service.Secret, g.Payload.Nonce, day), g.Entropy())
+	return plan.DaySecret(plan.Key(w.Service.Secret, g.Payload.Nonce, day), g.Entropy())
 }
 
 // tasksBefore returns the tasks of the six days before day, summed over all
@@ -128,13 +167,17 @@ func (w *Worker) day(ctx context.Context, g consent.Granted, plans []Plan, day u
 	if ok {
 		return d, nil
 	}
-	d, err := w.compute(ctx, g, plans, day)
+	kept, err := w.draft(ctx, g, plans, day)
 	if err != nil {
+		return nil, err
+	}
+	d = &planned{draft: kept}
+	if d.Day, err = plan.Compute(g.Consent, day, w.secret(g, day), kept.Limit, kept.Eligible, kept.Entries); err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(plans, func(p Plan) bool { return p.Consent == g.Consent && p.Day == day })
 	if commits := d.Commits(); i >= 0 && plans[i].Sealed && !slices.Equal(plans[i].Commits, commits[:]) {
-		return nil, fmt.Errorf("day %s of %s does not come out as it was sealed; the operator secret, the templates or a stored surface have changed",
+		return nil, fmt.Errorf("day %s of %s does not come out as it was sealed; the operator secret or a template has changed",
 			domain.DayString(day), g.Consent)
 	}
 	w.keep(d)
@@ -150,17 +193,21 @@ func (w *Worker) keep(d *planned) {
 	w.days[dayKey{d.Consent, d.Day.Day}] = d
 }
 
-func (w *Worker) forget(consentID string, day uint32) {
+// forget drops what is kept in memory of a day that is done with.
+func (w *Worker) forget(d *planned) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.days, dayKey{consentID, day})
+	delete(w.days, dayKey{d.Consent, d.Day.Day})
+	for i := range d.Slots {
+		delete(w.waits, plan.ShopID(d.Consent, d.Day.Day, uint32(i)))
+	}
 }
 
 // commit completes the shop.committed events of a sealed plan: all 24 or, after a
 // crash, those that are missing.
 func (w *Worker) commit(ctx context.Context, p Plan, have map[string]Slot) error {
 	for i, h := range p.Commits {
-		id := plan.ShopID(p.Consent, p.Day, uint32(i)) //nolint:gosec // below 24
+		id := plan.ShopID(p.Consent, p.Day, uint32(i))
 		if have[id].State != shop.StateNone {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/identity"
@@ -16,96 +17,114 @@ import (
 	"github.com/karatum/mystery/domain/task"
 )
 
-// gateTimeout bounds how long the gate is held for one send.
-const gateTimeout = 5 * time.Second
-
 func replyKey(shopID string) string { return "reply/" + shopID }
 
 // send carries a task to the agent, at most once: shop.sent is appended while the
-// gate is held and before the first byte leaves. It returns errWait if the gate
-// is closed or the host proof too old, and nothing was sent.
-func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id string, now time.Time) (Slot, error) {
-	if !w.fresh(d.Consent, s.Choice.Endpoint, now) {
-		return Slot{}, errWait
-	}
+// gate is held and before the first byte leaves. It returns errWait if the task
+// may not leave now, and nothing was sent.
+func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id string) (Slot, error) {
 	ep := endpoint(v.Granted.Payload, s.Choice.Endpoint)
-	sender := &sending{w: w, consent: d.Consent, shop: id, sent: shop.Sent{
+	a := &attempt{w: w, consent: d.Consent, shop: id, sendAt: time.Unix(s.SendAt, 0), sent: shop.Sent{
 		Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template,
 		TemplateVersion: s.Choice.Version, Ask: s.Task.Ask.Hash(),
 	}}
+	if err := a.mayLeave(); err != nil {
+		return Slot{}, err // before anything is dialled
+	}
 	reply, err := w.Field.Ask(ctx, ep.Kind, agents.Call{
-		Target:   d.targets[s.Choice.Endpoint],
+		Target:   d.Targets[s.Choice.Endpoint],
 		Ask:      s.Task.Ask,
 		Sender:   agents.As(identity.Pool()[s.Identity]),
 		Deadline: w.deadline(),
-		Gate:     sender.gate,
+		Gate:     a.gate,
 	})
-	if err == nil && sender.at.IsZero() {
+	if err == nil && a.at.IsZero() {
 		// Nothing reached the gate: the host did not even let us connect. That is
 		// the agent's outcome all the same, so the attempt goes on record.
 		var release func()
-		if release, err = sender.gate(ctx); err == nil {
+		if release, err = a.gate(ctx); err == nil {
 			release()
 		}
 	}
-	if err != nil {
-		return w.unsent(ctx, id, sender, err)
-	}
-	return w.record(ctx, id, s, sender.at, reply)
-}
-
-// unsent judges an attempt that failed on our side. If shop.sent is in the log,
-// or may be, the slot is spent; otherwise it waits.
-func (w *Worker) unsent(ctx context.Context, id string, s *sending, err error) (Slot, error) {
 	switch {
-	case !s.at.IsZero():
+	case err == nil:
+		return w.record(ctx, id, s, a.at, reply)
+	case !a.at.IsZero():
+		// Given up on our side: lost, once it is sure that nobody waits for it.
 		w.Log.WarnContext(ctx, "a task was given up on our side", "shop", id, "error", err)
-		return w.lost(ctx, id, Slot{SentAt: s.at})
-	case s.refused:
-		w.mu.Lock()
-		if w.refusals == nil {
-			w.refusals = make(map[string]error)
-		}
-		w.refusals[id] = err
-		w.mu.Unlock()
+		return Slot{State: shop.StateSent, SentAt: a.at}, nil
+	case a.waits:
 		return Slot{}, errWait
 	}
 	return Slot{}, err
 }
 
-// sending is the gate of one attempt.
-type sending struct {
+// An attempt is one try to send a task, and its [agents.Gate].
+type attempt struct {
 	w       *Worker
 	consent string
 	shop    string
+	sendAt  time.Time
 	sent    shop.Sent
 	at      time.Time // when shop.sent was appended
-	refused bool      // by the gate
+	waits   bool      // the task may not leave now
 }
 
-// gate is the [agents.Gate] of the attempt: it holds the rows of the programme and
-// the consent, appends shop.sent under a command id of its own, and lets go when
-// the request is written.
-func (s *sending) gate(ctx context.Context) (release func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, gateTimeout)
-	letGo, err := s.w.Gate.Hold(ctx, s.consent)
-	if err != nil {
-		cancel()
-		s.refused = errors.Is(err, domain.ErrForbidden)
-		return nil, err
+// mayLeave returns errWait if the window of the task is over or its host proof is
+// too old.
+func (a *attempt) mayLeave() error {
+	now := a.w.Now()
+	switch {
+	case now.After(a.sendAt.Add(sendWindow)):
+		return a.wait(shop.OperatorLate)
+	case !a.w.fresh(a.consent, a.sent.Endpoint, now):
+		return a.wait(shop.ProofStale)
 	}
-	done := func() { letGo(); cancel() }
-	m, err := s.w.onceMeta()
+	return nil
+}
+
+// wait keeps why the task waits: it is the reason if it is missed.
+func (a *attempt) wait(reason shop.MissedReason) error {
+	a.waits = true
+	a.w.mu.Lock()
+	defer a.w.mu.Unlock()
+	if a.w.waits == nil {
+		a.w.waits = make(map[string]shop.MissedReason)
+	}
+	a.w.waits[a.shop] = reason
+	return errWait
+}
+
+// gate holds the rows of the programme and the consent. The first time it appends
+// shop.sent under a command id of its own; a task of several requests passes again
+// before the one that asks.
+func (a *attempt) gate(ctx context.Context) (release func(), err error) {
+	if a.at.IsZero() {
+		if err := a.mayLeave(); err != nil {
+			return nil, err
+		}
+	}
+	letGo, err := a.w.Gate.Hold(ctx, a.consent)
+	switch {
+	case errors.Is(err, tables.ErrPaused):
+		return nil, errors.Join(err, a.wait(shop.Paused))
+	case errors.Is(err, domain.ErrForbidden):
+		return nil, errors.Join(err, a.wait(shop.OperatorLate))
+	case err != nil:
+		return nil, err
+	case !a.at.IsZero():
+		return letGo, nil
+	}
+	m, err := a.w.onceMeta()
 	if err == nil {
-		s.at = s.w.Now()
-		err = s.w.Service.Shop(ctx, m, s.shop, shop.Send(s.sent))
+		now := a.w.Now()
+		if err = a.w.Service.Shop(ctx, m, a.shop, shop.Send(a.sent)); err == nil {
+			a.at = now
+			return letGo, nil
+		}
 	}
-	if err != nil {
-		s.at = time.Time{}
-		done()
-		return nil, err
-	}
-	return done, nil
+	letGo()
+	return nil, err
 }
 
 // record commits to a reply before anything looks at it, then marks it.

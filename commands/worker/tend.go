@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
@@ -78,7 +79,7 @@ func (w *Worker) tend(ctx context.Context, c Consent, now time.Time) (next time.
 		soonest(at)
 	}
 	if !c.OverAt.IsZero() && open == 0 && len(errs) == 0 && !v.comparisons.Ended {
-		if err := w.compare(ctx, v, plan.Opened{Consent: c.Granted.Consent, Day: lastOpened(v)}, true); err != nil {
+		if err := w.compare(ctx, v, lastOpened(v), finding.AtEnd); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -104,13 +105,14 @@ func (w *Worker) tendDay(ctx context.Context, v *view, q Plan, now time.Time) (n
 		if v.comparisons.Days[q.Day] {
 			return time.Time{}, nil
 		}
-		return time.Time{}, w.compare(ctx, v, plan.Opened{Consent: q.Consent, Day: q.Day}, false)
+		return time.Time{}, w.compare(ctx, v, q.Day, finding.AfterDay)
 	}
 	d, err := w.day(ctx, v.Granted, v.plans, q.Day)
 	if err != nil {
 		return time.Time{}, err
 	}
 	pending := false
+	var errs []error // a slot that fails keeps no other waiting
 	if q.Sealed {
 		if err := w.commit(ctx, q, v.slots); err != nil {
 			return time.Time{}, err
@@ -119,9 +121,10 @@ func (w *Worker) tendDay(ctx context.Context, v *view, q Plan, now time.Time) (n
 			if !s.Real {
 				continue
 			}
-			at, err := w.tendSlot(ctx, v, d, s, now)
+			at, err := w.tendSlot(ctx, v, d, s)
 			if err != nil {
-				return time.Time{}, fmt.Errorf("slot %d of %s: %w", s.Index, domain.DayString(q.Day), err)
+				errs = append(errs, fmt.Errorf("slot %d of %s: %w", s.Index, domain.DayString(q.Day), err))
+				continue
 			}
 			if !at.IsZero() {
 				pending = true
@@ -130,6 +133,9 @@ func (w *Worker) tendDay(ctx context.Context, v *view, q Plan, now time.Time) (n
 				}
 			}
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return next, err
 	}
 	due := w.openAt(v, q.Day)
 	if pending || now.Before(due) {
@@ -154,9 +160,10 @@ func (w *Worker) openAt(v *view, day uint32) time.Time {
 
 // tendSlot carries on a real slot and returns when its next step is due: zero if
 // it is revealed.
-func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot, now time.Time) (next time.Time, err error) {
+func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot) (next time.Time, err error) {
 	id := plan.ShopID(d.Consent, d.Day.Day, uint32(s.Index)) //nolint:gosec // below 24
 	for {
+		now := w.Now() // the slot before may have taken its time
 		slot := v.slots[id]
 		var due time.Time
 		var step func() (Slot, error)
@@ -211,10 +218,7 @@ func (w *Worker) nextOfCommitted(
 	if now.After(end) {
 		return end, func() (Slot, error) { return w.miss(ctx, id) }
 	}
-	if w.NoSending || !v.OverAt.IsZero() {
-		return end.Add(time.Second), func() (Slot, error) { return w.miss(ctx, id) }
-	}
-	return sendAt, func() (Slot, error) { return w.send(ctx, v, d, s, id, now) }
+	return sendAt, func() (Slot, error) { return w.send(ctx, v, d, s, id) }
 }
 
 func (w *Worker) cancel(ctx context.Context, id string, reason shop.CancelReason) (Slot, error) {
@@ -223,13 +227,12 @@ func (w *Worker) cancel(ctx context.Context, id string, reason shop.CancelReason
 }
 
 func (w *Worker) miss(ctx context.Context, id string) (Slot, error) {
-	reason := shop.OperatorLate
 	w.mu.Lock()
-	if w.refusals[id] != nil {
-		reason = shop.WasPaused
-	}
-	delete(w.refusals, id)
+	reason, ok := w.waits[id]
 	w.mu.Unlock()
+	if !ok {
+		reason = shop.OperatorLate
+	}
 	err := w.Service.Shop(ctx, meta("miss/"+id), id, shop.Miss{Reason: reason})
 	return Slot{State: shop.StateMissed}, err
 }
@@ -287,22 +290,19 @@ func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
 	p := v.Granted.Payload
 	opened := plan.Opened{
 		Consent: d.Consent, Day: d.Day.Day, Planned: q.Sealed,
-		Key:  plan.PlanKey(w.Service.Secret, p.Nonce, d.Day.Day),
-		Path: plan.PlanKeyPath(w.Service.Secret, p.Nonce, p.FirstDay, p.ValidityDays, d.Day.Day),
+		Key:  plan.Key(w.Service.Secret, p.Nonce, d.Day.Day),
+		Path: plan.KeyPath(w.Service.Secret, p.Nonce, p.FirstDay, p.ValidityDays, d.Day.Day),
 		Cap:  d.Cap, Count: d.Count,
-		Eligible: d.eligible, Surfaces: d.surfaces, Notes: d.notes,
+		Eligible: d.Eligible, Surfaces: d.Surfaces, Notes: d.Notes,
 	}
 	if opened.Path == nil {
 		opened.Path = []domain.Hash{}
-	}
-	if opened.Surfaces == nil {
-		opened.Surfaces = []plan.Surface{}
 	}
 	m := meta(fmt.Sprintf("open/%s/%d", d.Consent, d.Day.Day))
 	if err := w.Service.Plan(ctx, m, d.Consent, plan.Open(opened)); err != nil {
 		return err
 	}
-	w.forget(d.Consent, d.Day.Day)
+	w.forget(d)
 	for i := range v.plans {
 		if v.plans[i].Consent == d.Consent && v.plans[i].Day == d.Day.Day {
 			v.plans[i].Opened, v.plans[i].Count = true, d.Count
@@ -314,5 +314,5 @@ func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
 	if err := w.Work.CatchUp(ctx); err != nil {
 		return err
 	}
-	return w.compare(ctx, v, opened, false)
+	return w.compare(ctx, v, q.Day, finding.AfterDay)
 }

@@ -3,8 +3,8 @@
 // them, reveals, opens days and compares.
 //
 // [Worker.Step] does all that is due and says when the next thing is. What is due
-// follows from the ledger alone (see due.go); the worker keeps nothing but caches
-// and the results of its hourly checks. Several workers may run on one ledger:
+// follows from the ledger alone; the worker keeps nothing but caches and the
+// results of its hourly checks. Several workers may run on one ledger:
 // expected versions and the gate keep them from doing anything twice.
 package worker
 
@@ -38,6 +38,7 @@ type Worker struct {
 	Field    Field
 	Gate     Gate
 	Bodies   Bodies
+	Leases   Leases           // nil: no other worker shares the ledger
 	Rand     io.Reader        // of reply salts and of the command ids of sends
 	Now      func() time.Time // programme time
 	Sources  []string         // addresses that tasks come from, published with reveals
@@ -45,14 +46,11 @@ type Worker struct {
 	Parallel int              // consents served side by side; 0 means 1
 	Log      *slog.Logger
 
-	// NoSending stops the worker after planning: what is due is missed. It is
-	// there to show that nothing public tells the difference.
-	NoSending bool
-
-	mu       sync.Mutex
-	checks   map[string]hosts    // by consent
-	days     map[dayKey]*planned // what is sealed and not opened yet
-	refusals map[string]error    // by shop: why the gate let it wait
+	mu     sync.Mutex
+	checks map[string]hosts             // by consent
+	days   map[dayKey]*planned          // what is sealed and not opened yet
+	waits  map[string]shop.MissedReason // by shop: why it was not sent when it was due
+	holder string                       // of leases
 }
 
 // Work is what the worker reads: a private read model, caught up by CatchUp.
@@ -133,9 +131,17 @@ type Field interface {
 	Ask(ctx context.Context, kind task.Kind, c agents.Call) (agents.Reply, error)
 }
 
-// A Gate lets tasks pass while the consent and the programme do.
+// A Gate lets tasks pass while the consent and the programme do. Hold returns
+// [tables.ErrPaused] or another [domain.ErrForbidden] if they do not.
 type Gate interface {
 	Hold(ctx context.Context, consentID string) (release func(), err error)
+}
+
+// Leases keep several workers from doing the same work. They save work; what keeps
+// anything from being done twice is the ledger.
+type Leases interface {
+	TryAcquire(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+	Release(ctx context.Context, name, holder string) error
 }
 
 // Bodies keeps bytes beside the log.
@@ -165,12 +171,9 @@ func (w *Worker) deadline() time.Duration {
 
 // Run steps until ctx ends, looking at least once in each interval.
 func (w *Worker) Run(ctx context.Context, interval time.Duration) error {
-	for {
+	for ctx.Err() == nil {
 		next, err := w.Step(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err != nil && ctx.Err() == nil {
 			w.Log.ErrorContext(ctx, "a step of the cycle failed and is tried again", "error", err)
 		}
 		wait := interval
@@ -179,10 +182,10 @@ func (w *Worker) Run(ctx context.Context, interval time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-time.After(wait):
 		}
 	}
+	return nil
 }
 
 // Step does everything that is due now and returns the next moment at which
@@ -205,7 +208,7 @@ func (w *Worker) Step(ctx context.Context) (next time.Time, err error) {
 		limit <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-limit }()
-			at, err := w.serve(ctx, c, now)
+			at, err := w.leased(ctx, c, now)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -220,6 +223,33 @@ func (w *Worker) Step(ctx context.Context) (next time.Time, err error) {
 	return next, errors.Join(errs...)
 }
 
+// leased serves a consent unless another worker is at it.
+func (w *Worker) leased(ctx context.Context, c Consent, now time.Time) (next time.Time, err error) {
+	if w.Leases == nil {
+		return w.serve(ctx, c, now)
+	}
+	name, holder := "consent/"+c.Granted.Consent, w.name()
+	ok, err := w.Leases.TryAcquire(ctx, name, holder, leaseLife)
+	if err != nil || !ok {
+		return next, err
+	}
+	next, err = w.serve(ctx, c, now)
+	return next, errors.Join(err, w.Leases.Release(context.WithoutCancel(ctx), name, holder))
+}
+
+// leaseLife is how long a worker that vanished holds others up, in real time.
+const leaseLife = 2 * time.Minute
+
+// name is what this worker is called in leases.
+func (w *Worker) name() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.holder == "" {
+		w.holder = uuid.NewString()
+	}
+	return w.holder
+}
+
 // serve does what is due for one consent.
 func (w *Worker) serve(ctx context.Context, c Consent, now time.Time) (next time.Time, err error) {
 	if over, err := w.expire(ctx, &c, now); err != nil {
@@ -227,15 +257,12 @@ func (w *Worker) serve(ctx context.Context, c Consent, now time.Time) (next time
 	} else if over {
 		w.Log.InfoContext(ctx, "a consent has expired", "consent", c.Granted.Consent)
 	}
+	var errs []error // what cannot be observed or planned keeps nothing else waiting
 	if c.OverAt.IsZero() {
-		if err := w.observe(ctx, &c, now); err != nil {
-			return time.Time{}, err
-		}
-		if err := w.planNext(ctx, c, now); err != nil {
-			return time.Time{}, err
-		}
+		errs = append(errs, w.observe(ctx, &c, now), w.planNext(ctx, c, w.Now()))
 	}
-	return w.tend(ctx, c, now)
+	next, err = w.tend(ctx, c, now)
+	return next, errors.Join(append(errs, err)...)
 }
 
 // expire ends a consent whose last day is over.

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	ref  agent.Ref = "build:42"
-	home           = "https://agent.example/a2a"
+	ref  = agent.Ref("build:42")
+	home = "https://agent.example/a2a"
 )
 
 func TestDecide(t *testing.T) {

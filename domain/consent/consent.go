@@ -7,6 +7,7 @@ package consent
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/karatum/mystery/domain"
@@ -254,12 +255,15 @@ func grant(s State, c Grant) ([]Event, error) {
 		Consent: id, Payload: c.Payload, Signature: c.Signature,
 		Verified: Verification{Method: "eip191"}, OwnerNonce: c.OwnerNonce,
 	}}
+	var reasons []string
 	for i, p := range c.Proofs {
 		if p.Method == "" {
-			reason := fmt.Sprintf("endpoint %s is not proven: %s", EndpointID(i), p.Reason)
-			return []Event{Refused{Consent: id, Payload: c.Payload, Signature: c.Signature, Reason: reason}}, nil
+			reasons = append(reasons, fmt.Sprintf("endpoint %s (%s) is not proven: %s", EndpointID(i), c.Payload.Endpoints[i].URL, p.Reason))
 		}
 		events = append(events, HostProven{Consent: id, Endpoint: EndpointID(i), Method: p.Method})
+	}
+	if len(reasons) > 0 {
+		return []Event{Refused{Consent: id, Payload: c.Payload, Signature: c.Signature, Reason: strings.Join(reasons, "; ")}}, nil
 	}
 	return events, nil
 }

@@ -139,7 +139,7 @@ func TestDecide(t *testing.T) {
 	given := granted(good)
 	refused := consent.Refused{
 		Consent: id, Payload: p, Signature: good.Signature,
-		Reason: "endpoint ep_1 is not proven: the host's document does not list the owner",
+		Reason: "endpoint ep_1 (https://tools.agent.example:8443/mcp) is not proven: the host's document does not list the owner",
 	}
 	revoking := revoke(p, ownerKey)
 	revoked := consent.Revoked{Consent: id, Nonce: revoking.Nonce, IssuedAt: revoking.IssuedAt, Signature: revoking.Signature}

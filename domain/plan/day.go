@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -100,29 +101,28 @@ type Slot struct {
 
 // Compute derives the day from its secret. limit is the most tasks that the limits
 // allow, as [Cap] returns it; an empty list makes it 0. It returns
-// [domain.ErrInvalid] if l names what offers do not show.
-func Compute(consent string, day uint32, secret domain.Hash, limit int, l Eligible, offers []Offer, skills []string) (Day, error) {
+// [domain.ErrInvalid] if l names what entries do not hold.
+func Compute(consent string, day uint32, secret domain.Hash, limit int, l Eligible, entries Entries) (Day, error) {
 	if l.Empty() {
 		limit = 0
 	}
 	d := Day{Consent: consent, Day: day, Secret: secret, Cap: limit, Count: Count(secret, limit)}
 	picked := RealSlots(secret, d.Count)
-	entries := entriesOf(offers, skills)
 	for i := range d.Slots {
-		seed := Seed(secret, consent, day, uint32(i)) //nolint:gosec // below 24
+		seed := Seed(secret, consent, day, uint32(i))
 		s := Slot{Index: i, Real: picked[i], Seed: seed, SendAt: SendAt(seed, day), Identity: Identity(seed)}
 		if !s.Real {
-			s.Commit = Pad(consent, day, uint32(i), seed) //nolint:gosec // below 24
+			s.Commit = Pad(consent, day, uint32(i), seed)
 			d.Slots[i] = s
 			continue
 		}
 		s.Choice = l.Choose(seed)
 		var err error
-		if s.Task, s.Entry, err = entries.make(s.Choice, seed); err != nil {
+		if s.Task, s.Entry, err = entries.Make(s.Choice, seed); err != nil {
 			return Day{}, err
 		}
 		s.Commit = Commit(CommitFields{
-			Consent: consent, Day: day, Slot: uint32(i), //nolint:gosec // below 24
+			Consent: consent, Day: day, Slot: uint32(i),
 			Template: s.Choice.Template, TemplateVersion: s.Choice.Version, Endpoint: s.Choice.Endpoint,
 			Identity: s.Identity, SendAt: s.SendAt, Seed: seed,
 			AskHash: s.Task.Ask.Hash(), ExpectedHash: s.Task.Expected.Hash(),
@@ -140,35 +140,40 @@ func (d Day) Commits() (commits [Slots]domain.Hash) {
 	return commits
 }
 
-// Make returns the task of a choice.
-func Make(c Choice, seed domain.Hash, offers []Offer, skills []string) (task.Task, error) {
-	t, _, err := entriesOf(offers, skills).make(c, seed)
-	return t, err
+// Entries resolves the names of a list to what takes the tasks.
+type Entries []Taker
+
+// A Taker is an entry that can take the tasks of a template.
+type Taker struct {
+	Endpoint string     `json:"endpoint"`
+	Template string     `json:"template"`
+	Entry    task.Entry `json:"entry"`
 }
 
-// entries resolves the names of a list to what takes the tasks.
-type entries map[entryKey]task.Entry
-
-type entryKey struct{ endpoint, template, name string }
-
-func entriesOf(offers []Offer, skills []string) entries {
-	all := make(entries)
+// EntriesOf returns what the endpoints in scope show that a task can be put to, in
+// the order of the offers.
+func EntriesOf(offers []Offer, skills []string) Entries {
+	all := Entries{}
 	for _, o := range offers {
-		for id, matched := range task.Match(o.Surface, skills) {
-			for _, en := range matched {
-				all[entryKey{o.ID, id, en.Name}] = en
+		matches := task.Match(o.Surface, skills)
+		for _, id := range slices.Sorted(maps.Keys(matches)) {
+			for _, en := range matches[id] {
+				all = append(all, Taker{o.ID, id, en})
 			}
 		}
 	}
 	return all
 }
 
-func (e entries) make(c Choice, seed domain.Hash) (task.Task, task.Entry, error) {
-	entry, ok := e[entryKey{c.Endpoint, c.Template, c.Entry}]
-	if !ok {
-		return task.Task{}, entry, fmt.Errorf("the list names %q for %s at %s, which the surface does not show: %w",
-			c.Entry, c.Template, c.Endpoint, domain.ErrInvalid)
+// Make returns the task of a choice and the entry that takes it. It returns
+// [domain.ErrInvalid] for a choice that e does not hold.
+func (e Entries) Make(c Choice, seed domain.Hash) (task.Task, task.Entry, error) {
+	for _, t := range e {
+		if t.Endpoint == c.Endpoint && t.Template == c.Template && t.Entry.Name == c.Entry {
+			made, err := task.Generate(c.Template, c.Version, seed, t.Entry)
+			return made, t.Entry, err
+		}
 	}
-	t, err := task.Generate(c.Template, c.Version, seed, entry)
-	return t, entry, err
+	return task.Task{}, task.Entry{}, fmt.Errorf("the list names %q for %s at %s, which the surface does not show: %w",
+		c.Entry, c.Template, c.Endpoint, domain.ErrInvalid)
 }

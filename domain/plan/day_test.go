@@ -186,7 +186,7 @@ func TestCompute(t *testing.T) {
 	tasks := 0
 	for n := range uint32(16) {
 		secret := seedOf(n)
-		d, err := plan.Compute(consentID, day, secret, limit, list, offers(), nil)
+		d, err := plan.Compute(consentID, day, secret, limit, list, plan.EntriesOf(offers(), nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestCompute(t *testing.T) {
 			t.Errorf("%d real slots, want %d", got, d.Count)
 		}
 		tasks += d.Count
-		again, err := plan.Compute(consentID, day, secret, limit, list, offers(), nil)
+		again, err := plan.Compute(consentID, day, secret, limit, list, plan.EntriesOf(offers(), nil))
 		if diff := cmp.Diff(d, again); err != nil || diff != "" {
 			t.Errorf("the same day comes out otherwise (%v):\n%s", err, diff)
 		}
@@ -210,8 +210,8 @@ func TestCompute(t *testing.T) {
 // check derives each slot of d from its parts and returns the number of real ones.
 func check(t *testing.T, d plan.Day, list plan.Eligible) (n int) {
 	t.Helper()
-	if commits := d.Commits(); len(commits) != 24 || len(d.Slots) != 24 {
-		t.Errorf("%d commits of %d slots, want 24", len(commits), len(d.Slots))
+	if len(d.Slots) != 24 {
+		t.Errorf("%d slots, want 24", len(d.Slots))
 	}
 	set := plan.RealSlots(d.Secret, d.Count)
 	seen := make(map[domain.Hash]bool)
@@ -235,7 +235,7 @@ func check(t *testing.T, d plan.Day, list plan.Eligible) (n int) {
 		if want := list.Choose(seed); s.Choice != want {
 			t.Errorf("slot %d chooses %v, want %v", i, s.Choice, want)
 		}
-		made, err := plan.Make(s.Choice, seed, offers(), nil)
+		made, _, err := plan.EntriesOf(offers(), nil).Make(s.Choice, seed)
 		if diff := cmp.Diff(made, s.Task); err != nil || diff != "" {
 			t.Errorf("the task of slot %d (%v) (-Make +Compute):\n%s", i, err, diff)
 		}
@@ -259,7 +259,7 @@ func check(t *testing.T, d plan.Day, list plan.Eligible) (n int) {
 func TestComputeEmptyList(t *testing.T) {
 	t.Parallel()
 	for n := range uint32(8) {
-		d, err := plan.Compute(consentID, 20881, seedOf(n), plan.Slots, plan.Eligible{}, offers(), nil)
+		d, err := plan.Compute(consentID, 20881, seedOf(n), plan.Slots, plan.Eligible{}, plan.EntriesOf(offers(), nil))
 		if err != nil || d.Cap != 0 || d.Count != 0 {
 			t.Fatalf("day without choices: cap %d, count %d, %v, want 0", d.Cap, d.Count, err)
 		}
@@ -272,7 +272,7 @@ func TestComputeEmptyList(t *testing.T) {
 func TestComputeNoLimitLeft(t *testing.T) {
 	t.Parallel()
 	list, _ := plan.EligibleOf(offers(), nil)
-	d, err := plan.Compute(consentID, 20881, seedOf(1), plan.Cap(12, 60, 60), list, offers(), nil)
+	d, err := plan.Compute(consentID, 20881, seedOf(1), plan.Cap(12, 60, 60), list, plan.EntriesOf(offers(), nil))
 	if err != nil || d.Cap != 0 || d.Count != 0 || check(t, d, list) != 0 {
 		t.Errorf("day at its limit: cap %d, count %d, %v, want 24 pads", d.Cap, d.Count, err)
 	}
@@ -282,7 +282,7 @@ func TestComputeNoLimitLeft(t *testing.T) {
 func TestMakeForeignChoice(t *testing.T) {
 	t.Parallel()
 	good := plan.Choice{Endpoint: "ep_1", Template: "date.add_days", Version: 1, Entry: "add_days"}
-	if _, err := plan.Make(good, seedOf(1), offers(), nil); err != nil {
+	if _, _, err := plan.EntriesOf(offers(), nil).Make(good, seedOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -298,7 +298,7 @@ func TestMakeForeignChoice(t *testing.T) {
 	} {
 		c := good
 		tt.change(&c)
-		if _, err := plan.Make(c, seedOf(1), offers(), tt.skills); !errors.Is(err, tt.err) {
+		if _, _, err := plan.EntriesOf(offers(), tt.skills).Make(c, seedOf(1)); !errors.Is(err, tt.err) {
 			t.Errorf("Make with another %s: %v, want %v", name, err, tt.err)
 		}
 		list := plan.Eligible{Endpoints: []plan.EligibleEndpoint{{ID: c.Endpoint, Templates: []plan.EligibleTemplate{
@@ -308,7 +308,7 @@ func TestMakeForeignChoice(t *testing.T) {
 		if plan.Count(secret, plan.Slots) == 0 {
 			t.Fatal("the day has no task to be made")
 		}
-		if _, err := plan.Compute(consentID, 20881, secret, plan.Slots, list, offers(), tt.skills); !errors.Is(err, tt.err) {
+		if _, err := plan.Compute(consentID, 20881, secret, plan.Slots, list, plan.EntriesOf(offers(), tt.skills)); !errors.Is(err, tt.err) {
 			t.Errorf("Compute with another %s: %v, want %v", name, err, tt.err)
 		}
 	}
@@ -336,7 +336,7 @@ func TestExamplesAreOneDay(t *testing.T) {
 	revealed := event("../shop/testdata", "shop.revealed.v1").(shop.Revealed)
 
 	p := granted.Payload
-	if err := plan.VerifyPlanKey(opened.Key, opened.Day, p.FirstDay, p.ValidityDays, opened.Path, p.PlanKeyRoot); err != nil {
+	if err := plan.VerifyKey(opened.Key, opened.Day, p.FirstDay, p.ValidityDays, opened.Path, p.PlanKeyRoot); err != nil {
 		t.Error(err)
 	}
 	list, err := opened.Eligible.Bytes()

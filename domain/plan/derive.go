@@ -42,53 +42,53 @@ func ConsentID(nonce domain.Hash) string {
 	return consentPrefix + lowerBase32.EncodeToString(h[:])[:20]
 }
 
-// PlanKey is the operator's part of a day, secret until the day is opened:
+// Key is the operator's part of a day, secret until the day is opened:
 //
 //	planKey[D] = HM(operatorSecret, enc("karatum/mystery/plan-key/v1", nonce, u32 D))
-func PlanKey(operatorSecret, nonce domain.Hash, day uint32) domain.Hash {
+func Key(operatorSecret, nonce domain.Hash, day uint32) domain.Hash {
 	return domain.MAC(operatorSecret, domain.NewEnc("karatum/mystery/plan-key/v1").Hash(nonce).U32(day))
 }
 
-// PlanKeyLeaf is the data of the leaf by which the plan key root binds the key
-// of a day:
+// KeyLeaf is the data of the leaf by which the plan key root binds the key of a
+// day:
 //
 //	H(enc("karatum/mystery/plan-key-leaf/v1", u32 D) ‖ planKey[D])
-func PlanKeyLeaf(planKey domain.Hash, day uint32) domain.Hash {
+func KeyLeaf(planKey domain.Hash, day uint32) domain.Hash {
 	return domain.Sum(domain.NewEnc("karatum/mystery/plan-key-leaf/v1").U32(day).Hash(planKey))
 }
 
-// PlanKeyRoot is the RFC 6962 root over the plan key leaves of a whole validity,
+// KeyRoot is the RFC 6962 root over the plan key leaves of a whole validity,
 // one for each day. It stands in the message that the owner signs.
-func PlanKeyRoot(operatorSecret, nonce domain.Hash, firstDay, days uint32) domain.Hash {
-	return merkle.Root(planKeyLeaves(operatorSecret, nonce, firstDay, days))
+func KeyRoot(operatorSecret, nonce domain.Hash, firstDay, days uint32) domain.Hash {
+	return merkle.Root(keyLeaves(operatorSecret, nonce, firstDay, days))
 }
 
-// PlanKeyPath is the path of the key of day, at index day − firstDay, to
-// [PlanKeyRoot]. It is nil for a day outside the validity.
-func PlanKeyPath(operatorSecret, nonce domain.Hash, firstDay, days, day uint32) []domain.Hash {
+// KeyPath is the path of the key of day, at index day − firstDay, to [KeyRoot].
+// It is nil for a day outside the validity.
+func KeyPath(operatorSecret, nonce domain.Hash, firstDay, days, day uint32) []domain.Hash {
 	if day < firstDay || day-firstDay >= days {
 		return nil
 	}
-	return merkle.Path(planKeyLeaves(operatorSecret, nonce, firstDay, days), int(day-firstDay))
+	return merkle.Path(keyLeaves(operatorSecret, nonce, firstDay, days), int(day-firstDay))
 }
 
-func planKeyLeaves(operatorSecret, nonce domain.Hash, firstDay, days uint32) []domain.Hash {
+func keyLeaves(operatorSecret, nonce domain.Hash, firstDay, days uint32) []domain.Hash {
 	leaves := make([]domain.Hash, days)
 	for i := range days {
-		leaves[i] = PlanKeyLeaf(PlanKey(operatorSecret, nonce, firstDay+i), firstDay+i)
+		leaves[i] = KeyLeaf(Key(operatorSecret, nonce, firstDay+i), firstDay+i)
 	}
 	return leaves
 }
 
-// VerifyPlanKey checks that planKey is the key of day under a plan key root.
+// VerifyKey checks that planKey is the key of day under a plan key root.
 // firstDay, days and root must come from the signed message and never from
 // where the key and its path came from. It returns [domain.ErrInvalid] if the
 // day is outside the validity or path does not lead to root.
-func VerifyPlanKey(planKey domain.Hash, day, firstDay, days uint32, path []domain.Hash, root domain.Hash) error {
+func VerifyKey(planKey domain.Hash, day, firstDay, days uint32, path []domain.Hash, root domain.Hash) error {
 	if day < firstDay || day-firstDay >= days {
 		return fmt.Errorf("day %d is not among the %d days from %d: %w", day, days, firstDay, domain.ErrInvalid)
 	}
-	err := merkle.VerifyPath(PlanKeyLeaf(planKey, day), uint64(day-firstDay), uint64(days), path, root)
+	err := merkle.VerifyPath(KeyLeaf(planKey, day), uint64(day-firstDay), uint64(days), path, root)
 	if err != nil {
 		return fmt.Errorf("plan key of day %d: %w", day, err)
 	}

@@ -211,38 +211,38 @@ func TestEveryFieldIsBound(t *testing.T) {
 	}
 }
 
-func TestVerifyPlanKey(t *testing.T) {
+func TestVerifyKey(t *testing.T) {
 	t.Parallel()
 	secret, nonce := domain.Hash{1}, domain.Hash{2}
 	for _, days := range []uint32{1, 7, 30, 365} {
 		const first = 20878
-		root := plan.PlanKeyRoot(secret, nonce, first, days)
+		root := plan.KeyRoot(secret, nonce, first, days)
 		for _, day := range []uint32{first, first + days/2, first + days - 1} {
-			key := plan.PlanKey(secret, nonce, day)
-			path := plan.PlanKeyPath(secret, nonce, first, days, day)
-			if err := plan.VerifyPlanKey(key, day, first, days, path, root); err != nil {
-				t.Errorf("VerifyPlanKey(day %d of %d from %d) = %v", day, days, first, err)
+			key := plan.Key(secret, nonce, day)
+			path := plan.KeyPath(secret, nonce, first, days, day)
+			if err := plan.VerifyKey(key, day, first, days, path, root); err != nil {
+				t.Errorf("VerifyKey(day %d of %d from %d) = %v", day, days, first, err)
 			}
 			for name, err := range map[string]error{
-				"key of the next day":   plan.VerifyPlanKey(plan.PlanKey(secret, nonce, day+1), day, first, days, path, root),
-				"another operator":      plan.VerifyPlanKey(plan.PlanKey(nonce, nonce, day), day, first, days, path, root),
-				"the next day":          plan.VerifyPlanKey(key, day+1, first, days, path, root),
-				"same index, next days": plan.VerifyPlanKey(key, day+1, first+1, days, path, root),
-				"a longer path":         plan.VerifyPlanKey(key, day, first, days, append(slices.Clone(path), root), root),
-				"another root":          plan.VerifyPlanKey(key, day, first, days, path, key),
-				"before the validity":   plan.VerifyPlanKey(key, first-1, first, days, path, root),
-				"after the validity":    plan.VerifyPlanKey(key, first+days, first, days, path, root),
-				"a validity of no days": plan.VerifyPlanKey(key, day, first, 0, path, root),
-				"a validity in the end": plan.VerifyPlanKey(key, day, math.MaxUint32, days, path, root),
+				"key of the next day":   plan.VerifyKey(plan.Key(secret, nonce, day+1), day, first, days, path, root),
+				"another operator":      plan.VerifyKey(plan.Key(nonce, nonce, day), day, first, days, path, root),
+				"the next day":          plan.VerifyKey(key, day+1, first, days, path, root),
+				"same index, next days": plan.VerifyKey(key, day+1, first+1, days, path, root),
+				"a longer path":         plan.VerifyKey(key, day, first, days, append(slices.Clone(path), root), root),
+				"another root":          plan.VerifyKey(key, day, first, days, path, key),
+				"before the validity":   plan.VerifyKey(key, first-1, first, days, path, root),
+				"after the validity":    plan.VerifyKey(key, first+days, first, days, path, root),
+				"a validity of no days": plan.VerifyKey(key, day, first, 0, path, root),
+				"a validity in the end": plan.VerifyKey(key, day, math.MaxUint32, days, path, root),
 			} {
 				if !errors.Is(err, domain.ErrInvalid) {
-					t.Errorf("VerifyPlanKey with %s (day %d of %d) = %v, want ErrInvalid", name, day, days, err)
+					t.Errorf("VerifyKey with %s (day %d of %d) = %v, want ErrInvalid", name, day, days, err)
 				}
 			}
 		}
 		for _, day := range []uint32{0, first - 1, first + days, math.MaxUint32} {
-			if path := plan.PlanKeyPath(secret, nonce, first, days, day); path != nil {
-				t.Errorf("PlanKeyPath(day %d of %d) = %v, want nil", day, days, path)
+			if path := plan.KeyPath(secret, nonce, first, days, day); path != nil {
+				t.Errorf("KeyPath(day %d of %d) = %v, want nil", day, days, path)
 			}
 		}
 	}
@@ -273,9 +273,9 @@ func BenchmarkDerive(b *testing.B) {
 	}
 }
 
-func BenchmarkPlanKeyRoot(b *testing.B) {
+func BenchmarkKeyRoot(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		plan.PlanKeyRoot(domain.Hash{1}, domain.Hash{2}, 20878, 365)
+		plan.KeyRoot(domain.Hash{1}, domain.Hash{2}, 20878, 365)
 	}
 }

@@ -1,6 +1,6 @@
 // Package programme records what holds for everybody: the terms, the pool of
-// client identities and the catalogue of tasks in force, and whether the
-// programme is paused.
+// client identities and the catalogue of tasks in force, the operator's key, and
+// whether the programme is paused.
 //
 // Its stream is programme. A published version is never changed; consents given
 // under an earlier one keep it.
@@ -21,6 +21,7 @@ var Events = []domain.Entry{
 	domain.Current[TermsPublished](domain.Public),
 	domain.Current[PoolPublished](domain.Public),
 	domain.Current[CataloguePublished](domain.Public),
+	domain.Current[OperatorKeyRegistered](domain.Public),
 	domain.Current[Paused](domain.Public),
 	domain.Current[Resumed](domain.Public),
 }
@@ -51,6 +52,18 @@ type CataloguePublished struct {
 	Digest domain.Hash `json:"digest"`
 }
 
+// OperatorKeyRegistered means that all keys of the programme follow from the
+// operator secret that Key stands for.
+type OperatorKeyRegistered struct {
+	Key domain.Hash `json:"key"`
+}
+
+// OperatorKey returns what stands for an operator secret in public: a MAC under
+// it, which says nothing of it and tells it from any other.
+func OperatorKey(secret domain.Hash) domain.Hash {
+	return domain.MAC(secret, domain.NewEnc("karatum/mystery/operator-key/v1"))
+}
+
 // Paused means that nothing is sent to anybody until Resumed.
 type Paused struct {
 	Reason string `json:"reason"`
@@ -71,16 +84,20 @@ func (PoolPublished) EventType() domain.Type { return "programme.pool_published.
 func (CataloguePublished) EventType() domain.Type { return "programme.catalogue_published.v1" }
 
 // EventType implements [domain.Event].
+func (OperatorKeyRegistered) EventType() domain.Type { return "programme.operator_key_registered.v1" }
+
+// EventType implements [domain.Event].
 func (Paused) EventType() domain.Type { return "programme.paused.v1" }
 
 // EventType implements [domain.Event].
 func (Resumed) EventType() domain.Type { return "programme.resumed.v1" }
 
-func (TermsPublished) programmeEvent()     {}
-func (PoolPublished) programmeEvent()      {}
-func (CataloguePublished) programmeEvent() {}
-func (Paused) programmeEvent()             {}
-func (Resumed) programmeEvent()            {}
+func (TermsPublished) programmeEvent()        {}
+func (PoolPublished) programmeEvent()         {}
+func (CataloguePublished) programmeEvent()    {}
+func (OperatorKeyRegistered) programmeEvent() {}
+func (Paused) programmeEvent()                {}
+func (Resumed) programmeEvent()               {}
 
 // A Command asks for a change of the programme.
 //
@@ -92,6 +109,7 @@ type Publish struct {
 	Terms     TermsPublished
 	Pool      PoolPublished
 	Catalogue CataloguePublished
+	Key       OperatorKeyRegistered
 }
 
 // Pause asks to stop all sending.
@@ -109,6 +127,7 @@ type State struct {
 	Terms     TermsPublished
 	Pool      PoolPublished
 	Catalogue CataloguePublished
+	Key       OperatorKeyRegistered
 	Paused    bool
 }
 
@@ -134,9 +153,18 @@ func decide(s State, c Command) ([]Event, error) {
 }
 
 // publish records what is new. A version that was published with another hash
-// is refused: somebody changed a text and forgot its number.
+// is refused, as somebody changed a text and forgot its number; so is another
+// operator secret.
 func publish(s State, c Publish) ([]Event, error) {
 	var events []Event
+	switch s.Key {
+	case c.Key:
+	case OperatorKeyRegistered{}:
+		events = append(events, c.Key)
+	default:
+		return nil, fmt.Errorf("this is not the operator secret that the ledger was begun with; "+
+			"restore that one, for no sealed plan can be opened without it: %w", domain.ErrConflict)
+	}
 	if s.Terms != c.Terms {
 		if c.Terms.Version <= s.Terms.Version {
 			return nil, fmt.Errorf("terms version %d cannot follow version %d: %w",
@@ -165,6 +193,8 @@ func evolve(s State, e Event) State {
 		s.Pool = e
 	case CataloguePublished:
 		s.Catalogue = e
+	case OperatorKeyRegistered:
+		s.Key = e
 	case Paused:
 		s.Paused = true
 	case Resumed:

@@ -23,6 +23,9 @@ func TestDecide(t *testing.T) {
 	publish := func(t programme.TermsPublished, p programme.PoolPublished, c programme.CataloguePublished) programme.Publish {
 		return programme.Publish{Terms: t, Pool: p, Catalogue: c}
 	}
+	key := func(secret byte) programme.OperatorKeyRegistered {
+		return programme.OperatorKeyRegistered{Key: programme.OperatorKey(domain.Hash{secret})}
+	}
 	paused, resumed := programme.Paused{Reason: "incident at the operator"}, programme.Resumed{Reason: "resolved"}
 
 	type events = []programme.Event
@@ -53,6 +56,15 @@ func TestDecide(t *testing.T) {
 		{
 			Name: "publish terms changed under their number", Given: first,
 			When: publish(terms(1, 9), pool(1, 2), catalogue(3)), Err: domain.ErrConflict,
+		},
+		{
+			Name: "publish with the operator's key for the first time",
+			When: programme.Publish{Terms: terms(1, 1), Pool: pool(1, 2), Catalogue: catalogue(3), Key: key(1)},
+			Then: events{key(1), terms(1, 1), pool(1, 2), catalogue(3)},
+		},
+		{
+			Name: "publish under another operator secret", Given: append(events{key(1)}, first...),
+			When: programme.Publish{Terms: terms(1, 1), Pool: pool(1, 2), Catalogue: catalogue(3), Key: key(2)}, Err: domain.ErrConflict,
 		},
 		{
 			Name: "publish older terms", Given: events{terms(2, 1), pool(1, 2), catalogue(3)},

@@ -10,6 +10,7 @@ package shop
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
@@ -90,8 +91,9 @@ type MissedReason string
 
 // Missed reasons.
 const (
-	OperatorLate MissedReason = "operator_late"
-	WasPaused    MissedReason = "paused"
+	OperatorLate MissedReason = "operator_late" // nobody sent it within its window
+	Paused       MissedReason = "paused"        // the whole programme was
+	ProofStale   MissedReason = "proof_stale"   // the host could not be asked lately whose it is
 )
 
 // Cancelled means that the task must not be sent any more.
@@ -186,9 +188,6 @@ const (
 	StateRevealed  State = "revealed"
 )
 
-// Terminal reports whether nothing but a reveal can follow.
-func (s State) Terminal() bool { return s == StateJudged || s == StateMissed || s == StateCancelled }
-
 // A Command asks for the next step of a slot.
 //
 //sumtype:decl
@@ -253,10 +252,8 @@ func decide(s State, c Command) ([]Event, error) {
 }
 
 func step(s State, e Event, from ...State) ([]Event, error) {
-	for _, f := range from {
-		if s == f {
-			return []Event{e}, nil
-		}
+	if slices.Contains(from, s) {
+		return []Event{e}, nil
 	}
 	if s == StateNone {
 		return nil, fmt.Errorf("%s: this slot was never committed: %w", e.EventType(), domain.ErrNotFound)

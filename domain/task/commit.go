@@ -14,9 +14,9 @@ func marked(kind AnswerKind, text []byte, values []value) int {
 	if len(values) == 0 {
 		return -1
 	}
-	for i := len(text) - 1; i >= 0; i-- {
+	for i, c := range slices.Backward(text) {
 		at := -1
-		switch c := text[i]; {
+		switch {
 		case c == openMark:
 			at = valueInside(text, values, i)
 		case c == '=':

@@ -51,7 +51,7 @@ var digest = sync.OnceValue(func() domain.Hash {
 	for _, t := range catalogue() {
 		tasks := make([]Task, samples)
 		for k := range tasks {
-			sample := uint32(k) //nolint:gosec // below samples
+			sample := uint32(k)
 			made, err := t.generate(sampleSeed(sample), t.sampleEntry(sample), maxDraws)
 			if err != nil {
 				panic("task: sample of " + t.ID + ": " + err.Error())

@@ -137,9 +137,9 @@ func (d *draw) encodable() (s, encoded string, poor bool) {
 
 // phrase draws an ASCII text that starts with a letter and ends with a letter or a digit.
 func (d *draw) phrase() string {
-	words := make([]string, d.between(2, 4))
-	for i := range words {
-		words[i] = pick(d, textWords)
+	var words []string
+	for range d.between(2, 4) {
+		words = append(words, pick(d, textWords))
 	}
 	if d.chance(2) {
 		words = append(words, strconv.Itoa(d.between(10, 9999)))

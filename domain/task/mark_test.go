@@ -141,9 +141,15 @@ func TestMarkPointsAtTheValue(t *testing.T) {
 func TestMarkOfATaskThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	for _, x := range []task.Expected{
-		{}, {Kind: "riddle", Value: "42"}, {Kind: task.Number, Value: "42"}, {Kind: task.Number, Value: "42", Exact: "x"},
-		{Kind: task.Number, Value: "42", Exact: "1e999999999"}, {Kind: task.Number, Value: "42", Exact: "42", Tolerance: "1/0"},
-		{Kind: task.Date}, {Kind: task.Hex}, {Kind: task.Token},
+		{},
+		{Kind: "riddle", Value: "42"},
+		{Kind: task.Number, Value: "42"},
+		{Kind: task.Number, Value: "42", Exact: "x"},
+		{Kind: task.Number, Value: "42", Exact: "1e999999999"},
+		{Kind: task.Number, Value: "42", Exact: "42", Tolerance: "1/0"},
+		{Kind: task.Date},
+		{Kind: task.Hex},
+		{Kind: task.Token},
 	} {
 		if g := task.Mark(task.Task{Expected: x}, "It is 42."); g.Outcome != task.Fail || g.Literal != task.Fail {
 			t.Errorf("Mark with %+v = %+v, want a fail", x, g)
@@ -193,7 +199,8 @@ func FuzzMark(f *testing.F) {
 	}
 	f.Add("\\boxed{\\frac{1}{2}}&#x26;<think>1,234.5 ×10^")
 	f.Fuzz(func(t *testing.T, reply string) {
-		for _, asked := range []task.Task{miles, drop, march, sunday, digest,
+		for _, asked := range []task.Task{
+			miles, drop, march, sunday, digest,
 			{Expected: task.Expected{Kind: task.Base64, Value: "aGFyYm9y"}},
 			{Expected: task.Expected{Kind: task.Token, Value: "harbor-7"}},
 		} {

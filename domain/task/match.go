@@ -95,7 +95,8 @@ const (
 // property for each part, or as a whole in its one free-text property. What a
 // schema leaves open is taken as allowed; a schema that cannot be read takes
 // nothing. Surfaces of other kinds than A2A and MCP match nothing, and of a
-// surface the first 128 skills or tools count.
+// surface the first 128 skills or tools count, without those whose name has more
+// than 128 bytes.
 func Match(s Surface, allow []string) map[string][]Entry {
 	m := make(map[string][]Entry)
 	seen := make(map[string]bool)
@@ -106,18 +107,22 @@ func Match(s Surface, allow []string) map[string][]Entry {
 			if name == "" {
 				name = skill.Name
 			}
-			if name == "" || seen[name] || !allowed(allow, skill.ID, skill.Name) {
+			if name == "" || len(name) > maxName || seen[name] || !allowed(allow, skill.ID, skill.Name) {
 				continue
 			}
 			seen[name] = true
 			named := phrases(append([]string{skill.ID, skill.Name}, skill.Tags...)...)
+			label := skill.Name
+			if len(label) > maxName {
+				label = ""
+			}
 			for _, c := range recognise(named, skill.Description) {
-				m[c.template.ID] = append(m[c.template.ID], Entry{Kind: A2A, Name: name, Label: skill.Name})
+				m[c.template.ID] = append(m[c.template.ID], Entry{Kind: A2A, Name: name, Label: label})
 			}
 		}
 	case MCP:
 		for _, tool := range s.Tools[:min(len(s.Tools), maxOffers)] {
-			if tool.Name == "" || seen[tool.Name] || !allowed(allow, tool.Name) {
+			if tool.Name == "" || len(tool.Name) > maxName || seen[tool.Name] || !allowed(allow, tool.Name) {
 				continue
 			}
 			seen[tool.Name] = true
@@ -148,6 +153,10 @@ func allowed(allow []string, names ...string) bool {
 
 // maxOffers bounds how many skills or tools of one surface are looked at.
 const maxOffers = 128
+
+// maxName bounds the names that a task can be for: they are published with every
+// day, and the agent chooses them.
+const maxName = 128
 
 type candidate struct {
 	template Template

@@ -38,6 +38,7 @@ func TestMatchSkills(t *testing.T) {
 		"decoding is no encoding":     {task.Skill{ID: "base64_decode", Name: "Base64 decoder"}, nil},
 		"a mortgage is no arithmetic": {task.Skill{ID: "mortgage-calculator", Name: "Mortgage calculator"}, nil},
 		"nothing said":                {task.Skill{}, nil},
+		"an endless name":             {task.Skill{ID: "unit-conversion-" + strings.Repeat("x", 113)}, nil},
 	} {
 		got := ids(task.Match(task.Surface{Kind: task.A2A, Skills: []task.Skill{test.skill}}, nil))
 		if !slices.Equal(got, test.want) {

@@ -31,7 +31,7 @@ type numeral struct {
 type reading struct{ whole, fraction string }
 
 // rat returns the value of one reading.
-func (n numeral) rat(r reading) *big.Rat {
+func (n *numeral) rat(r reading) *big.Rat {
 	s := r.whole + "." + r.fraction
 	if r.whole == "" {
 		s = "0" + s
@@ -57,7 +57,7 @@ func (n numeral) rat(r reading) *big.Rat {
 }
 
 // within reports whether a reading of n is at most margin from exact.
-func (n numeral) within(exact, margin *big.Rat) bool {
+func (n *numeral) within(exact, margin *big.Rat) bool {
 	return slices.ContainsFunc(n.readings, func(r reading) bool {
 		return distance(n.rat(r), exact).Cmp(margin) <= 0
 	})
@@ -65,7 +65,7 @@ func (n numeral) within(exact, margin *big.Rat) bool {
 
 // key writes a reading in the one form that equal numbers share, if they have
 // neither exponent nor divisor.
-func (n numeral) key(r reading) string {
+func (n *numeral) key(r reading) string {
 	key := strings.TrimLeft(r.whole, "0")
 	if fraction := strings.TrimRight(r.fraction, "0"); fraction != "" {
 		key += "." + fraction

@@ -209,7 +209,7 @@ func (s schema) fields(parameters []parameter) ([]Field, bool) {
 }
 
 func (s schema) find(want parameter, used map[string]bool) (property, bool) {
-	for _, name := range strings.Fields(want.names) {
+	for name := range strings.FieldsSeq(want.names) {
 		for _, p := range s.properties {
 			if !used[p.name] && !p.unreadable && squeeze(p.name) == name && slices.Contains(want.role.types(), p.typ) {
 				return p, true

@@ -193,9 +193,9 @@ var solverUnits = []struct{ name, size, base string }{
 
 func solveUnits(prompt string) (string, error) {
 	type found struct {
-		at                 int
-		size, zero, fahren *big.Rat
-		base               string
+		at         int
+		size, zero *big.Rat
+		base       string
 	}
 	var units []found
 	rest := prompt

@@ -1,6 +1,9 @@
 package task
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // All wording that templates share. A prompt is
 //
@@ -65,7 +68,7 @@ func places(d *draw, n int) string {
 	if d.chance(2) {
 		return countWords[n] + " " + noun
 	}
-	return string(rune('0'+n)) + " " + noun
+	return strconv.Itoa(n) + " " + noun
 }
 
 // fill replaces {name} by value, for pairs of both.

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +46,10 @@ type Options struct {
 
 	// Settings are of the private database, as "name=value".
 	Settings []string
+
+	// Join lets this process use a private database that another one owns. Without
+	// it that is an error: what runs for long must not depend on another's life.
+	Join bool
 }
 
 // A Programme is the assembled service.
@@ -59,6 +64,7 @@ type Programme struct {
 	url     string // of the database
 	schema  string
 	log     *slog.Logger
+	server  *privatepg.Server // nil unless its database is its own
 	pool    *pgxpool.Pool
 	ledger  *postgres.Log
 	runner  *projections.Runner
@@ -84,14 +90,10 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err := p.openDatabase(ctx, o.Settings); err != nil {
+	if err := p.openDatabase(ctx, o); err != nil {
 		return p, err
 	}
 	if err := p.openClock(ctx, o.Now); err != nil {
-		return p, err
-	}
-	secret, err := p.openSecret(o.Secret)
-	if err != nil {
 		return p, err
 	}
 	if o.Net.Now == nil {
@@ -102,9 +104,12 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 		random = rand.Reader
 	}
 	catalog := commands.Catalog()
-	p.ledger = postgres.New(p.pool, postgres.Options{Now: o.Now})
+	p.ledger = postgres.New(p.pool, postgres.Options{Now: o.Now}) //nolint:contextcheck // its writer lives until Close
 	p.closers = append(p.closers, p.ledger.Close)
-	gate := &tables.Gate{Pool: p.pool}
+	gate, err := p.openGate(ctx)
+	if err != nil {
+		return p, err
+	}
 	p.bodies = &tables.Bodies{Pool: p.pool}
 	p.Reader = projections.Reader{Pool: p.pool}
 	p.runner = &projections.Runner{Log: p.ledger, Catalog: catalog, Pool: p.pool, Projections: projections.All()}
@@ -112,20 +117,47 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 		return p, err
 	}
 	p.Service = &commands.Service{
-		Log: p.ledger, Catalog: catalog, Now: p.Now, Rand: &lockedReader{r: random}, Secret: secret,
+		Log: p.ledger, Catalog: catalog, Now: p.Now, Rand: &lockedReader{r: random},
 		Domain: signedDomain, Hosts: hosts{o.Net}, Gate: gate,
 	}
+	if p.Service.Secret, err = p.openSecret(ctx, o.Secret); err != nil {
+		return p, err
+	}
 	p.Worker = &worker.Worker{
-		Service: p.Service, Work: &work{p.runner, projections.Due{Pool: p.pool}}, Field: field{o.Net}, Gate: steady{gate, p.clock}, Bodies: p.bodies,
-		Rand: p.Service.Rand, Now: p.Now, Sources: c.Sources, Parallel: 8, Log: p.log,
+		Service: p.Service, Work: p.work(catalog), Field: field{o.Net}, Gate: steady{gate, p.clock}, Bodies: p.bodies,
+		Leases: &tables.Leases{Pool: p.pool}, Rand: p.Service.Rand, Now: p.Now, Sources: c.Sources, Parallel: parallel, Log: p.log,
 	}
 	return p, p.publish(ctx)
 }
 
-func (p *Programme) openDatabase(ctx context.Context, settings []string) (err error) {
+// parallel is how many consents are served side by side.
+const parallel = 8
+
+// work returns the worker's own read model, which no other one can hold up.
+func (p *Programme) work(catalog domain.Catalog) *work {
+	return &work{
+		&projections.Runner{Log: p.ledger, Catalog: catalog, Pool: p.pool, Projections: []projections.Projection{projections.DueWork}},
+		projections.Due{Pool: p.pool},
+	}
+}
+
+// openGate gives the gate connections of its own: a sender that holds one needs
+// others to append, and must not wait for those that want to hold it too.
+func (p *Programme) openGate(ctx context.Context) (*tables.Gate, error) {
+	c := p.pool.Config()
+	c.MaxConns, c.MinConns = 2*parallel, 0
+	pool, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	p.closers = append(p.closers, pool.Close)
+	return &tables.Gate{Pool: pool}, nil
+}
+
+func (p *Programme) openDatabase(ctx context.Context, o Options) (err error) {
 	p.url = p.config.DatabaseURL
 	if p.url == "" {
-		if p.url, err = p.openPrivate(ctx, settings); err != nil {
+		if p.url, err = p.openPrivate(ctx, o); err != nil {
 			return fmt.Errorf("the private database: %w", err)
 		}
 	}
@@ -138,16 +170,17 @@ func (p *Programme) openDatabase(ctx context.Context, settings []string) (err er
 
 // openPrivate starts the private database, or finds the one that another process
 // of the programme, such as serve, has started.
-func (p *Programme) openPrivate(ctx context.Context, settings []string) (url string, err error) {
+func (p *Programme) openPrivate(ctx context.Context, o Options) (url string, err error) {
 	dir := filepath.Join(p.config.StateDir, "postgres")
-	server, err := privatepg.Start(ctx, privatepg.Options{Dir: dir, Settings: settings})
-	if errors.Is(err, privatepg.ErrInUse) {
+	server, err := privatepg.Start(ctx, privatepg.Options{Dir: dir, Settings: o.Settings})
+	if errors.Is(err, privatepg.ErrInUse) && o.Join {
 		return privatepg.URL(dir), nil
 	}
 	if err != nil {
 		return "", err
 	}
 	p.Private = true
+	p.server = server
 	p.closers = append(p.closers, server.Stop)
 	return server.URL(), nil
 }
@@ -164,11 +197,15 @@ func (p *Programme) openClock(ctx context.Context, virtual func() time.Time) (er
 	return nil
 }
 
-func (p *Programme) openSecret(given *domain.Hash) (domain.Hash, error) {
+func (p *Programme) openSecret(ctx context.Context, given *domain.Hash) (domain.Hash, error) {
 	if given != nil {
 		return *given, nil
 	}
-	return p.config.secret()
+	state, err := p.Service.CurrentProgramme(ctx)
+	if err != nil {
+		return domain.Hash{}, err
+	}
+	return p.config.secret(state.Key != programme.OperatorKeyRegistered{})
 }
 
 // publish puts into force what this build carries, if it is new.
@@ -178,8 +215,9 @@ func (p *Programme) publish(ctx context.Context) error {
 		Terms:     programme.TermsPublished{Version: t.Number, Hash: t.Hash()},
 		Pool:      programme.PoolPublished{Version: identity.Version(), Hash: identity.Hash()},
 		Catalogue: programme.CataloguePublished{Digest: task.Digest()},
+		Key:       programme.OperatorKeyRegistered{Key: programme.OperatorKey(p.Service.Secret)},
 	}
-	command := fmt.Sprintf("publish/%d/%d/%s", c.Terms.Version, c.Pool.Version, c.Catalogue.Digest)
+	command := fmt.Sprintf("publish/%d/%d/%s/%s", c.Terms.Version, c.Pool.Version, c.Catalogue.Digest, c.Key.Key)
 	if err := p.Service.Programme(ctx, ledger.Meta{Actor: "operator", Command: command}, c); err != nil {
 		return fmt.Errorf("publish terms, pool and catalogue: %w", err)
 	}
@@ -197,14 +235,28 @@ func (p *Programme) Handler() http.Handler {
 	})
 }
 
-// Follow keeps read models and clock going until ctx ends.
-func (p *Programme) Follow(ctx context.Context) {
+// Follow keeps read models and clock going until ctx ends. It returns an error if
+// the private database ends before.
+func (p *Programme) Follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
 	if p.clock != nil {
 		wg.Go(func() { p.clock.Run(ctx) })
 	}
-	p.runner.Run(ctx, followEvery)
-	wg.Wait()
+	wg.Go(func() { p.runner.Run(ctx, followEvery) })
+	defer wg.Wait()
+	if p.server == nil {
+		<-ctx.Done()
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.server.Done():
+		cancel()
+		return errors.New("the private PostgreSQL has ended by itself; start the service again")
+	}
 }
 
 // followEvery is how often the read models look for what other processes wrote.
@@ -212,8 +264,8 @@ const followEvery = 500 * time.Millisecond
 
 // Close ends everything that Open began, last things first.
 func (p *Programme) Close() {
-	for i := len(p.closers) - 1; i >= 0; i-- {
-		p.closers[i]()
+	for _, end := range slices.Backward(p.closers) {
+		end()
 	}
 	p.closers = nil
 }

@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,8 +30,8 @@ type Config struct {
 	PublicURL string
 
 	// SecretFile (MYSTERY_OPERATOR_SECRET_FILE) holds the operator secret, 64 hex
-	// digits. If empty, it is operator.secret in the state directory, and is made
-	// there, readable by its owner only, when it is missing.
+	// digits, readable by its owner only. If empty, it is operator.secret in the
+	// state directory, and is made there at the first start.
 	SecretFile string
 
 	// Sources (MYSTERY_SOURCE_ADDRESSES, separated by commas) are the addresses
@@ -62,10 +61,15 @@ func ConfigFrom(getenv func(string) string) Config {
 			c.StateDir = filepath.Join(getenv("HOME"), ".local", "state", "karatum-mystery")
 		}
 	}
-	if c.SecretFile == "" {
-		c.SecretFile = filepath.Join(c.StateDir, "operator.secret")
-	}
 	return c
+}
+
+// SecretPath returns where the operator secret is, and whether it may be made.
+func (c Config) SecretPath() (path string, ours bool) {
+	if c.SecretFile != "" {
+		return c.SecretFile, false
+	}
+	return filepath.Join(c.StateDir, "operator.secret"), true
 }
 
 // Domain returns the host of the public URL, which owners sign for.
@@ -77,37 +81,55 @@ func (c Config) Domain() (string, error) {
 	return u.Host, nil
 }
 
-// secret reads the operator secret, or makes one if the file does not exist.
-// Losing it makes every sealed plan of the past impossible to open.
-func (c Config) secret() (s domain.Hash, err error) {
-	text, err := os.ReadFile(c.SecretFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return newSecret(c.SecretFile)
+// secret reads the operator secret. It makes one if none was named, and none is
+// known to the ledger yet.
+func (c Config) secret(registered bool) (s domain.Hash, err error) {
+	path, ours := c.SecretPath()
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && registered:
+		return s, fmt.Errorf("the operator secret %s is missing, and the ledger was begun with one; "+
+			"restore it from its copy: %w", path, domain.ErrUnavailable)
+	case errors.Is(err, fs.ErrNotExist) && ours:
+		if err := makeSecret(path); err != nil {
+			return s, fmt.Errorf("make an operator secret: %w", err)
+		}
+	case err != nil:
+		return s, fmt.Errorf("operator secret: %w", err)
+	case info.Mode().Perm()&0o077 != 0:
+		return s, fmt.Errorf("the operator secret %s can be read by others; chmod 600 it: %w", path, domain.ErrForbidden)
 	}
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return s, fmt.Errorf("operator secret: %w", err)
 	}
 	if s, err = domain.ParseHash(strings.TrimSpace(string(text))); err != nil {
-		return s, fmt.Errorf("operator secret %s must hold 64 lower-case hex digits: %w", c.SecretFile, domain.ErrInvalid)
+		return s, fmt.Errorf("operator secret %s must hold 64 lower-case hex digits: %w", path, domain.ErrInvalid)
 	}
 	return s, nil
 }
 
-func newSecret(path string) (s domain.Hash, err error) {
+// makeSecret puts a new secret at path, whole or not at all, unless there is one.
+func makeSecret(path string) (err error) {
+	var s domain.Hash
 	if _, err := rand.Read(s[:]); err != nil {
-		return s, err
+		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // the database's account must enter it; the secret itself is 0600
-		return s, fmt.Errorf("operator secret: %w", err)
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the database's account must enter it; the secret itself is 0600
+		return err
 	}
-	// O_EXCL: of two processes that start together one makes the secret.
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.CreateTemp(dir, ".secret-*") // mode 0600
 	if err != nil {
-		return s, fmt.Errorf("operator secret: %w", err)
+		return err
 	}
-	_, err = f.WriteString(hex.EncodeToString(s[:]) + "\n")
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, err = f.WriteString(s.String() + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return s, fmt.Errorf("operator secret: %w", err)
+		return err
 	}
-	return s, nil
+	if err := os.Link(f.Name(), path); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }

@@ -28,8 +28,9 @@ func (f field) Observe(ctx context.Context, kind task.Kind, url string, s agents
 		return a2a.Client{Net: f.net}.Observe(ctx, url, s)
 	case task.MCP:
 		return mcp.Client{Net: f.net}.Observe(ctx, url, s)
+	default:
+		return task.Surface{}, agents.Target{}, unsupported(kind)
 	}
-	return task.Surface{}, agents.Target{}, unsupported(kind)
 }
 
 func (f field) Ask(ctx context.Context, kind task.Kind, c agents.Call) (agents.Reply, error) {
@@ -38,8 +39,9 @@ func (f field) Ask(ctx context.Context, kind task.Kind, c agents.Call) (agents.R
 		return a2a.Client{Net: f.net}.Ask(ctx, c)
 	case task.MCP:
 		return mcp.Client{Net: f.net}.Ask(ctx, c)
+	default:
+		return agents.Reply{}, unsupported(kind)
 	}
-	return agents.Reply{}, unsupported(kind)
 }
 
 func unsupported(kind task.Kind) error {

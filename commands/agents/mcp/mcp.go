@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/task"
 )
@@ -225,7 +226,9 @@ func lost(a *agents.Answer, err error) bool {
 }
 
 // tools lists the tools, all pages of them within limits. Schemas are kept as
-// they are: a reference in them that leads nowhere is not our concern.
+// they are: a reference in them that leads nowhere is not our concern. One that
+// has no canonical form, as with a key twice or half a surrogate, cannot be hashed
+// with the surface and counts as none.
 func (s *session) tools(ctx context.Context) ([]task.Tool, error) {
 	tools := []task.Tool{}
 	var params any
@@ -250,6 +253,9 @@ func (s *session) tools(ctx context.Context) ([]task.Tool, error) {
 			return nil, malformed(a, "the result of tools/list holds no list of tools")
 		}
 		for _, t := range page.Tools {
+			if _, err := domain.Canonical(t.InputSchema); err != nil {
+				t.InputSchema = nil
+			}
 			tools = append(tools, task.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
 		}
 		if page.NextCursor == "" || seen[page.NextCursor] || len(tools) >= maxTools {
@@ -282,6 +288,7 @@ func (s *session) ask(ctx context.Context, ask task.Ask, reply *agents.Reply) er
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)
 	}
+	s.line.AskAgain() // the session is not the task yet; this is
 	a, err := s.request(ctx, "tools/call", callParams{ask.Tool, arguments})
 	if err != nil {
 		return err

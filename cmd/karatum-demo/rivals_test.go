@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karatum/mystery/commands/worker"
+	"github.com/karatum/mystery/domain"
+)
+
+// TestTwoWorkers lets two workers that know nothing of each other work on one
+// ledger at the same virtual moments: nothing is done twice, and nothing else
+// comes of it than with one.
+func TestTwoWorkers(t *testing.T) {
+	t.Parallel()
+	const days = 4.1
+	plain, _ := open(t, "17")
+	plain.days(t, days)
+	want := plain.history(t)
+
+	s, _ := open(t, "17")
+	first := s.prog.Worker
+	s.restart()
+	first.Leases, s.prog.Worker.Leases = nil, nil // leases save work, and nothing rests on them
+	workers := []*worker.Worker{first, s.prog.Worker}
+	end := s.start.Add(time.Duration(days * 24 * float64(time.Hour)))
+	failures := 0
+	for done := false; !done; {
+		var nexts [2]time.Time
+		var errs [2]error
+		var wg sync.WaitGroup
+		for i, w := range workers {
+			wg.Go(func() { nexts[i], errs[i] = w.Step(t.Context()) })
+		}
+		wg.Wait()
+		next := nexts[0]
+		if nexts[1].Before(next) {
+			next = nexts[1]
+		}
+		if err := errors.Join(errs[:]...); err != nil {
+			if failures++; failures > 500 || !errors.Is(err, domain.ErrConflict) {
+				t.Fatalf("a step failed: %v", err)
+			}
+			continue
+		}
+		if done = !next.Before(end); done {
+			next = end
+		}
+		s.clock.Jump(next)
+	}
+	if err := s.prog.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d steps ended because the other worker was first", failures)
+	got := s.history(t)
+	got.check(t)
+	if diff := cmp.Diff(want.types, got.types); diff != "" {
+		t.Errorf("with one worker and with two (seals, opened days and comparisons by number):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.ends, got.ends); diff != "" {
+		t.Errorf("the tasks ended otherwise than with one worker:\n%s", diff)
+	}
+}
