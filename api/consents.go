@@ -63,6 +63,11 @@ type planOpened struct {
 	Notes    []string       `json:"notes"`
 }
 
+type revocation struct {
+	Message   string           `json:"message"`
+	Signature eip191.Signature `json:"signature"`
+}
+
 type consentBody struct {
 	ConsentSummary
 	Message     string           `json:"message" doc:"What the owner signed (EIP-191 personal_sign): LF, no newline at the end."`
@@ -71,6 +76,7 @@ type consentBody struct {
 	Signature   eip191.Signature `json:"signature"`
 	Verified    string           `json:"verified,omitempty" doc:"How the signature was found to be the owner's."`
 	OwnerNonce  domain.Hash      `json:"ownerNonce,omitzero" doc:"Opens the owner's commitment in the message."`
+	Revocation  *revocation      `json:"revocation,omitempty" doc:"What the owner signed to revoke it."`
 	Proofs      []proof          `json:"proofs"`
 	Plans       []planBody       `json:"plans" doc:"So far, by day."`
 	Finding     *findingBody     `json:"finding,omitempty" doc:"The latest."`
@@ -172,6 +178,11 @@ func (s *server) consent(ctx context.Context, id string) (b consentBody, err err
 	}
 	if b.PayloadHash, err = c.Payload.Hash(); err != nil {
 		return b, err
+	}
+	if e := c.Revocation; e != nil {
+		b.Revocation = &revocation{Signature: e.Signature, Message: consent.Revocation{
+			Domain: c.Payload.Domain, Consent: c.ID, Agent: c.Agent, Owner: c.Payload.Owner, Nonce: e.Nonce, IssuedAt: e.IssuedAt,
+		}.Message()}
 	}
 	proofs, err := s.Reader.Proofs(ctx, c)
 	if err != nil {

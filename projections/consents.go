@@ -32,7 +32,7 @@ func endState(reason consent.EndReason) string {
 
 // Consents is every consent that an owner ever signed, in force or not.
 var Consents = Projection{
-	Name: "consents", Version: 1, Visibility: domain.Public,
+	Name: "consents", Version: 2, Visibility: domain.Public,
 	Tables: `
 		create table consent_agents (agent text primary key, demo boolean not null);
 		create table consents (
@@ -43,7 +43,8 @@ var Consents = Projection{
 			signed     bytea       not null, -- the event with what was signed
 			recorded   timestamptz not null, -- when it was granted or refused
 			over       timestamptz,
-			reason     text        not null default ''
+			reason     text        not null default '',
+			revoked    bytea -- the event that did
 		);
 		create index on consents (recorded desc, consent desc);
 		create index on consents (agent, recorded desc, consent desc);
@@ -92,6 +93,13 @@ func applyConsents(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) 
 	case consent.HostLost:
 		return prove(e.Consent, e.Endpoint, "", e.Reason)
 	case consent.Revoked:
+		data, err := domain.Encode(e)
+		if err != nil {
+			return err
+		}
+		if err := tx.Exec(ctx, `update consents set revoked = $2 where consent = $1`, e.Consent, data); err != nil {
+			return err
+		}
 		return over(e.Consent, Revoked, "the owner revoked it")
 	case consent.Ended:
 		return over(e.Consent, endState(e.Reason), string(e.Reason))
@@ -112,6 +120,7 @@ type Consent struct {
 	Recorded   time.Time   // when it was granted, or refused
 	Over       time.Time   // zero unless it was granted and is over
 	Reason     string      // why it is over or was refused
+	Revocation *consent.Revoked
 }
 
 // A Proof says whether an endpoint of a consent is shown to be the owner's.
@@ -125,7 +134,7 @@ type Proof struct {
 	Since    time.Time           // zero if never proven
 }
 
-const consentColumns = `consent, agent, demo, state, signed, recorded, over, reason`
+const consentColumns = `consent, agent, demo, state, signed, recorded, over, reason, revoked`
 
 // Consent returns a consent, or an error matching [domain.ErrNotFound].
 func (r Reader) Consent(ctx context.Context, id string) (Consent, error) {
@@ -164,12 +173,15 @@ func (r Reader) Consents(ctx context.Context, q ConsentQuery) ([]Consent, error)
 }
 
 func scanConsent(row pgx.CollectableRow) (c Consent, err error) {
-	var signed []byte
+	var signed, revoked []byte
 	var over *time.Time
-	if err = row.Scan(&c.ID, &c.Agent, &c.Demo, &c.State, &signed, &c.Recorded, &over, &c.Reason); err != nil {
+	if err = row.Scan(&c.ID, &c.Agent, &c.Demo, &c.State, &signed, &c.Recorded, &over, &c.Reason, &revoked); err != nil {
 		return c, err
 	}
 	c.Recorded, c.Over = c.Recorded.UTC(), at(over)
+	if c.Revocation, err = decode[consent.Revoked](revoked); err != nil {
+		return c, err
+	}
 	if c.State == Refused {
 		e, err := decode[consent.Refused](signed)
 		if err != nil {

@@ -268,6 +268,18 @@ func TestRevoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	revoked := s.clock.Now()
+	var over struct {
+		Revocation struct {
+			Message   string           `json:"message"`
+			Signature eip191.Signature `json:"signature"`
+		} `json:"revocation"`
+	}
+	if err := s.api.get(t.Context(), "/v1/mystery/consents/"+id, nil, &over); err != nil {
+		t.Fatal(err)
+	}
+	if over.Revocation.Message != challenge.Message || over.Revocation.Signature != signature {
+		t.Errorf("the revocation is served as %+v, and %q was signed", over.Revocation, challenge.Message)
+	}
 	s.days(t, 5)
 
 	states := make(map[shop.State]int)

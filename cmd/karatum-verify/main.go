@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/verify"
 )
 
@@ -36,7 +37,7 @@ const exitCodes = `Exit codes:
 // run is main without the process: tests call it with their own arguments and
 // streams. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root := newRoot() //nolint:contextcheck // the commands take it from ExecuteContext
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitOK
 	}
-	_, _ = fmt.Fprintln(stderr, "karatum-verify:", err)
+	_, _ = fmt.Fprintln(stderr, "karatum-verify:", domain.Sentence(err))
 	if usage, ok := errors.AsType[usageError](err); ok {
 		_, _ = fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", usage.command)
 		return exitUsage

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/eip191"
@@ -30,16 +31,16 @@ const (
 	maxSafe = 1<<53 - 1 // the largest integer that every JSON reader keeps exact
 )
 
-// A Day is all that follows from a day's key and the owner's part. The fields
-// about the sample are zero, and not in the JSON, if the row had none.
+// A Day is all that follows from a day's key and the owner's part. A field about
+// the sample is zero, and not in the JSON, if the row does not say what it is of.
 type Day struct {
 	ConsentID    string        `json:"consent_id"`
 	PlanKey      domain.Hash   `json:"plan_key"`
 	PlanKeyRoot  domain.Hash   `json:"plan_key_root"`
 	PlanKeyPath  []domain.Hash `json:"plan_key_path"`
 	ShopID       string        `json:"shop_id,omitzero"`
-	SealRoot     domain.Hash   `json:"seal_root,omitzero"`
-	ReplyHash    domain.Hash   `json:"reply_hash,omitzero"`
+	SealRoot     domain.Hash   `json:"seal_root,omitzero"`  // if the sample has a seal
+	ReplyHash    domain.Hash   `json:"reply_hash,omitzero"` // if the sample has a reply
 	DeferredHash domain.Hash   `json:"deferred_hash,omitzero"`
 	DaySecret    domain.Hash   `json:"day_secret"`
 	Count        int           `json:"count"`
@@ -69,16 +70,22 @@ type Day struct {
 //
 // and the owner's part in one of two ways:
 //
-//	signature    of the consent, in hex without 0x; any encoding that
+//	signature    of the consent, in hex with or without 0x; any encoding that
 //	             [eip191.ParseSignature] takes stands for the canonical one
 //	owner_nonce  where the signed message commits to one
 //
-// It may hold a sample, one slot about which more is said: slot, template,
-// template_version, endpoint, ask_hash, expected_hash; seal {hour_of_day,
-// head_hash} for a seal of the day in which no other slot has a head and the day
-// before has no plan; reply {yyyymmdd, received_at_ms, status, latency_ms, salt,
-// body}. The deferred hash of a sample is that of rule block_hash at depth
-// 12 + slot.
+// It may hold a sample, one slot about which more is said:
+//
+//	slot, template, template_version, endpoint
+//	ask_hash     SHA-256 of the canonical JSON (RFC 8785) of the slot's ask
+//	expected_hash
+//	             and of what it expects
+//	seal         {hour_of_day, head_hash}, or absent: a seal of the day in which
+//	             no other slot has a head and the day before has no plan
+//	reply        {yyyymmdd, received_at_ms, status, latency_ms, salt, body}, or
+//	             absent; yyyymmdd is the date of day
+//
+// The deferred hash of a sample is that of rule block_hash at depth 12 + slot.
 //
 // Hashes, keys and nonces are 64 lower-case hex digits. A member that is missing,
 // unknown or out of range is a [domain.ErrInvalid]. A plan key whose path does not
@@ -113,13 +120,13 @@ func Derive(row []byte) (Day, error) {
 // setKey computes the plan key and its proof, or checks those that were given.
 func (d *Day) setKey(g *given) error {
 	if !g.opened {
-		d.PlanKey = plan.PlanKey(g.operatorSecret, g.nonce, g.day)
-		d.PlanKeyRoot = plan.PlanKeyRoot(g.operatorSecret, g.nonce, g.firstDay, g.days)
-		d.PlanKeyPath = plan.PlanKeyPath(g.operatorSecret, g.nonce, g.firstDay, g.days, g.day)
+		d.PlanKey = plan.Key(g.operatorSecret, g.nonce, g.day)
+		d.PlanKeyRoot = plan.KeyRoot(g.operatorSecret, g.nonce, g.firstDay, g.days)
+		d.PlanKeyPath = plan.KeyPath(g.operatorSecret, g.nonce, g.firstDay, g.days, g.day)
 		return nil
 	}
 	d.PlanKey, d.PlanKeyRoot, d.PlanKeyPath = g.planKey, g.planKeyRoot, g.planKeyPath
-	if err := plan.VerifyPlanKey(g.planKey, g.day, g.firstDay, g.days, g.planKeyPath, g.planKeyRoot); err != nil {
+	if err := plan.VerifyKey(g.planKey, g.day, g.firstDay, g.days, g.planKeyPath, g.planKeyRoot); err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 	return nil
@@ -127,10 +134,14 @@ func (d *Day) setKey(g *given) error {
 
 func (d *Day) setSample(day uint32, s *sample) {
 	d.ShopID = plan.ShopID(d.ConsentID, day, s.slot)
-	today := seal.Day{Day: day, Secret: d.DaySecret}
-	today.Heads[s.slot] = s.headHash
-	d.SealRoot = seal.Root(24*uint64(day)+s.hourOfDay, nil, &today)
-	d.ReplyHash = shop.ReplyHash(d.ShopID, s.receivedAtMs, s.status, s.latencyMs, s.salt, []byte(s.body))
+	if s.seal != nil {
+		today := seal.Day{Day: day, Secret: d.DaySecret}
+		today.Heads[s.slot] = s.seal.headHash
+		d.SealRoot = seal.Root(24*uint64(day)+s.seal.hourOfDay, nil, &today)
+	}
+	if r := s.reply; r != nil {
+		d.ReplyHash = shop.ReplyHash(d.ShopID, r.receivedAtMs, r.status, r.latencyMs, r.salt, []byte(r.body))
+	}
 	d.DeferredHash = shop.DeferredHash("block_hash", 12+s.slot)
 	d.SampleCommit = plan.Commit(plan.CommitFields{
 		Consent:         d.ConsentID,
@@ -170,9 +181,16 @@ type sample struct {
 	askHash         domain.Hash
 	expectedHash    domain.Hash
 
+	seal  *sampleSeal  // nil if the row has none
+	reply *sampleReply // nil if the row has none
+}
+
+type sampleSeal struct {
 	hourOfDay uint64
 	headHash  domain.Hash
+}
 
+type sampleReply struct {
 	receivedAtMs int64
 	status       uint32
 	latencyMs    uint32
@@ -213,7 +231,7 @@ func parseOwnerEntropy(o *object) []byte {
 		h := o.hash("owner_nonce")
 		return h[:]
 	}
-	sig, err := eip191.ParseSignature("0x" + o.text("signature"))
+	sig, err := eip191.ParseSignature("0x" + strings.TrimPrefix(o.text("signature"), "0x"))
 	if o.err == nil && err != nil {
 		o.err = fmt.Errorf("signature: %w", err)
 	}
@@ -229,23 +247,38 @@ func parseSample(o *object, day uint32) (*sample, error) {
 		askHash:         o.hash("ask_hash"),
 		expectedHash:    o.hash("expected_hash"),
 	}
-	sealed := o.object("seal")
-	s.hourOfDay = sealed.number("hour_of_day", 23)
-	s.headHash = sealed.hash("head_hash")
-	if err := sealed.close(); err != nil {
-		return nil, err
+	var err error
+	if o.has("seal") {
+		if s.seal, err = parseSeal(o.object("seal")); err != nil {
+			return nil, err
+		}
 	}
-	reply := o.object("reply")
-	if date := reply.text("yyyymmdd"); reply.err == nil && date != domain.DayStart(day).Format("20060102") {
-		reply.fail("%syyyymmdd is %q, which is not day %d", reply.name, date, day)
-	}
-	s.receivedAtMs = int64(reply.number("received_at_ms", maxSafe))  //nolint:gosec // within the limit
-	s.status = uint32(reply.number("status", math.MaxUint32))        //nolint:gosec // within the limit
-	s.latencyMs = uint32(reply.number("latency_ms", math.MaxUint32)) //nolint:gosec // within the limit
-	s.salt = reply.hash("salt")
-	s.body = reply.text("body")
-	if err := reply.close(); err != nil {
-		return nil, err
+	if o.has("reply") {
+		if s.reply, err = parseReply(o.object("reply"), day); err != nil {
+			return nil, err
+		}
 	}
 	return s, o.close()
+}
+
+func parseSeal(o *object) (*sampleSeal, error) {
+	s := &sampleSeal{
+		hourOfDay: o.number("hour_of_day", 23),
+		headHash:  o.hash("head_hash"),
+	}
+	return s, o.close()
+}
+
+func parseReply(o *object, day uint32) (*sampleReply, error) {
+	if date := o.text("yyyymmdd"); o.err == nil && date != domain.DayStart(day).Format("20060102") {
+		o.fail("%syyyymmdd is %q, which is not day %d", o.name, date, day)
+	}
+	r := &sampleReply{
+		receivedAtMs: int64(o.number("received_at_ms", maxSafe)),     //nolint:gosec // within the limit
+		status:       uint32(o.number("status", math.MaxUint32)),     //nolint:gosec // within the limit
+		latencyMs:    uint32(o.number("latency_ms", math.MaxUint32)), //nolint:gosec // within the limit
+		salt:         o.hash("salt"),
+		body:         o.text("body"),
+	}
+	return r, o.close()
 }

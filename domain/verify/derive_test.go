@@ -27,18 +27,18 @@ type vector struct {
 	Then  json.RawMessage `json:"then"`
 }
 
-func vectors(t testing.TB) []vector {
-	t.Helper()
+func vectors(tb testing.TB) []vector {
+	tb.Helper()
 	data, err := os.ReadFile("testdata/plan_vectors.json")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var vs []vector
 	if err := json.Unmarshal(data, &vs); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if len(vs) == 0 {
-		t.Fatal("there are no vectors")
+		tb.Fatal("there are no vectors")
 	}
 	return vs
 }
@@ -46,29 +46,29 @@ func vectors(t testing.TB) []vector {
 // members is a JSON object whose members a test changes one by one.
 type members map[string]json.RawMessage
 
-func parse(t testing.TB, data []byte) members {
-	t.Helper()
+func parse(tb testing.TB, data []byte) members {
+	tb.Helper()
 	var m members
 	if err := json.Unmarshal(data, &m); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return m
 }
 
-func encode(t testing.TB, v any) json.RawMessage {
-	t.Helper()
+func encode(tb testing.TB, v any) json.RawMessage {
+	tb.Helper()
 	data, err := json.Marshal(v)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return data
 }
 
 // opened returns the given of v as it is known once the day is opened: the key
 // and its path in place of the operator's secret.
-func opened(t testing.TB, v vector) members {
-	t.Helper()
-	given, then := parse(t, v.Given), parse(t, v.Then)
+func opened(tb testing.TB, v vector) members {
+	tb.Helper()
+	given, then := parse(tb, v.Given), parse(tb, v.Then)
 	delete(given, "operator_secret")
 	for _, name := range []string{"plan_key", "plan_key_path", "plan_key_root"} {
 		given[name] = then[name]
@@ -76,11 +76,11 @@ func opened(t testing.TB, v vector) members {
 	return given
 }
 
-func compact(t testing.TB, data []byte) string {
-	t.Helper()
+func compact(tb testing.TB, data []byte) string {
+	tb.Helper()
 	var b bytes.Buffer
 	if err := json.Compact(&b, data); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.String()
 }
@@ -119,6 +119,29 @@ func TestDeriveWithoutSample(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(encode(t, then)), string(encode(t, parse(t, encode(t, day))))); diff != "" {
 			t.Errorf("Derive of vector %d without its sample: %s", i, diff)
+		}
+	}
+}
+
+// What is said of a slot says no less because something else is not said.
+func TestDerivePartOfSample(t *testing.T) {
+	t.Parallel()
+	for i, v := range vectors(t) {
+		for _, absent := range [][]string{{"seal"}, {"reply"}, {"seal", "reply"}} {
+			given, then := parse(t, v.Given), parse(t, v.Then)
+			sample := parse(t, given["sample"])
+			for _, name := range absent {
+				delete(sample, name)
+				delete(then, map[string]string{"seal": "seal_root", "reply": "reply_hash"}[name])
+			}
+			given["sample"] = encode(t, sample)
+			day, err := verify.Derive(encode(t, given))
+			if err != nil {
+				t.Fatalf("Derive of vector %d without %v: %v", i, absent, err)
+			}
+			if diff := cmp.Diff(string(encode(t, then)), string(encode(t, parse(t, encode(t, day))))); diff != "" {
+				t.Errorf("Derive of vector %d without %v: %s", i, absent, diff)
+			}
 		}
 	}
 }
@@ -164,7 +187,11 @@ func TestDeriveAnyEncodingOfSignature(t *testing.T) {
 			t.Fatal(err)
 		}
 		yParityAndS[0] |= parity << 7
-		for _, other := range []string{sig[:128] + "0" + strconv.Itoa(int(parity)), sig[:64] + hex.EncodeToString(yParityAndS)} {
+		for _, other := range []string{
+			"0x" + sig,
+			sig[:128] + "0" + strconv.Itoa(int(parity)),
+			sig[:64] + hex.EncodeToString(yParityAndS),
+		} {
 			given["signature"] = encode(t, other)
 			day, err := verify.Derive(encode(t, given))
 			if err != nil || string(encode(t, day)) != compact(t, v.Then) {
@@ -269,7 +296,8 @@ func TestDeriveRefuses(t *testing.T) {
 		{"path of bad hex", true, map[string]string{"plan_key_path": `["zz"]`}},
 		{"path a string", true, map[string]string{"plan_key_path": key}},
 
-		{"signature with 0x", false, map[string]string{"signature": `"0x` + strings.Repeat("1", 128) + `1b"`}},
+		{"signature with 0x twice", false, map[string]string{"signature": `"0x0x` + strings.Repeat("1", 128) + `1b"`}},
+		{"signature with 0X", false, map[string]string{"signature": `"0X` + strings.Repeat("1", 128) + `1b"`}},
 		{"signature too short", false, map[string]string{"signature": `"1b"`}},
 		{"signature with high s", false, map[string]string{"signature": highS}},
 		{"signature with a wrong v", false, map[string]string{"signature": `"` + strings.Repeat("1", 128) + `1d"`}},
@@ -340,9 +368,11 @@ func TestDeriveRefusesSample(t *testing.T) {
 		{"version over 32 bits", "", "template_version", "4294967296"},
 		{"bad hex in ask_hash", "", "ask_hash", `"zz"`},
 		{"unknown member", "", "extra", "{}"},
-		{"seal missing", "", "seal", ""},
+		{"ask_hash missing", "", "ask_hash", ""},
 		{"seal null", "", "seal", "null"},
-		{"reply missing", "", "reply", ""},
+		{"seal empty", "", "seal", "{}"},
+		{"reply null", "", "reply", "null"},
+		{"reply empty", "", "reply", "{}"},
 		{"hour over 23", "seal", "hour_of_day", "24"},
 		{"bad hex in head_hash", "seal", "head_hash", `""`},
 		{"unknown member of seal", "seal", "extra", "0"},
@@ -448,6 +478,12 @@ func FuzzDerive(f *testing.F) {
 		short["owner_nonce"] = short["nonce"]
 		f.Add([]byte(encode(f, short)))
 	}
+	asked := parse(f, vectors(f)[0].Given)
+	sample := parse(f, asked["sample"])
+	delete(sample, "seal")
+	delete(sample, "reply")
+	asked["sample"] = encode(f, sample)
+	f.Add([]byte(encode(f, asked)))
 	f.Add([]byte(`{"nonce":"\ud800"}`))
 	f.Add([]byte(`{"first_day":4294967295,"days":365,"day":0,"cap":24}`))
 	f.Fuzz(func(t *testing.T, row []byte) {
