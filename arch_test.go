@@ -13,8 +13,7 @@ const module = "github.com/karatum/mystery"
 // "api" is one package, "api/..." is that and all below it. The first row that
 // matches a package holds; a package that no row matches has no place here.
 //
-// domain decides, commands makes it happen, projections remembers it for
-// reading, api shows it, chain swears to it, cmd plugs it together.
+// The inner rooms come first: what is pure knows nothing of what is not.
 var architecture = []rule{
 	{"domain/...", []string{"domain/..."}},
 	{"commands", []string{"domain/..."}},

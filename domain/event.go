@@ -12,11 +12,12 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// A Type names one shape of one event on the wire, such as "consent.granted.v1".
-// A Type is never reused: a changed shape gets a new version and an [Upcast].
+// A Type is the wire name of an event in one shape: "consent.granted.v1". Bytes
+// under a Type always mean the same; another shape is another version, and an
+// [Upcast] lets the old one be read.
 type Type string
 
-// An Event is a fact that has happened. Events are small immutable values.
+// An Event is a fact. Events are small values, and nobody changes one.
 type Event interface {
 	EventType() Type
 }
@@ -32,8 +33,8 @@ const (
 	Public                   // on the public log the moment it is appended
 )
 
-// Encode returns the RFC 8785 canonical JSON of e. These are the bytes that are
-// stored, hashed and proven; nothing downstream may encode an event again.
+// Encode returns e as canonical JSON (RFC 8785). It is called once for an event:
+// from then on these bytes are stored, hashed and served as they are.
 func Encode(e Event) ([]byte, error) {
 	data, err := Canonical(e)
 	if err != nil {
@@ -58,12 +59,13 @@ type Entry struct {
 	decode     func([]byte) (Event, error)
 }
 
-// Current is the Entry of an event that is still written in shape E.
+// Current returns the Entry of a shape that events are written in today.
 func Current[E Event](v Visibility) Entry {
 	return Upcast(v, func(e E) E { return e })
 }
 
-// Upcast is the Entry of a retired shape Old, which reads as a New.
+// Upcast returns the Entry of a shape that is only read any more: up makes a New of
+// every Old.
 func Upcast[Old, New Event](v Visibility, up func(Old) New) Entry {
 	var zero Old
 	return Entry{zero.EventType(), v, func(data []byte) (Event, error) {
@@ -92,8 +94,8 @@ func Unmarshal(data []byte, v any) error {
 // A Catalog decodes every event the ledger has ever written.
 type Catalog map[Type]Entry
 
-// NewCatalog builds the catalog from the Events list of each aggregate package.
-// It panics if a Type is declared twice, as that is a bug in the program.
+// NewCatalog joins the lists of all aggregates. Two entries for one Type are a bug
+// in the program, and it panics.
 func NewCatalog(lists ...[]Entry) Catalog {
 	c := make(Catalog)
 	for _, en := range slices.Concat(lists...) {

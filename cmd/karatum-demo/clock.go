@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A clock is virtual programme time. It stands still while work is in flight,
-// jumps when told to, and runs at real speed once released.
+// A clock is virtual programme time. Work takes none of it; it jumps when told to,
+// and runs at real speed once released.
 type clock struct {
 	mu       sync.Mutex
 	now      time.Time

@@ -64,16 +64,17 @@ type Reply struct {
 // Codes of blocked: why nothing can be said about the agent. Further parts of
 // the programme add codes of their own.
 const (
-	PrivateAddress       = "private_address"       // the target, or a hop to it, is not a public address
+	PrivateAddress       = "private_address"       // it, or where it redirects to, is no address of the public internet
 	UnsupportedTransport = "unsupported_transport" // it is reached only in ways that we do not speak or that the consent does not cover
 	AuthWall             = "auth_wall"             // it wants credentials
 	PaymentCap           = "payment_cap"           // it wants to be paid
-	BotWall              = "bot_wall"              // a page against automated clients stands before it
+	BotWall              = "bot_wall"              // something that wants to see a browser answers in its place
 	RateLimited          = "rate_limited"          // a limit against us
 	ToolGone             = "tool_gone"             // the tool is not listed any more
 )
 
-// Codes of error beside the agent's own JSON-RPC or HTTP code.
+// Codes of error. There is also the code that the agent itself gave, of JSON-RPC
+// or HTTP.
 const (
 	NoCard    = "no_card"   // no agent card was found
 	Protocol  = "protocol"  // what came is not the protocol
@@ -124,7 +125,7 @@ func refusal(status int, h http.Header, body []byte) *Error {
 	e := &Error{Outcome: task.Blocked, Status: status, Raw: body}
 	switch {
 	case isBotWall(status, h, body):
-		e.Code, e.Reason = BotWall, "a page against automated clients stands before the agent"
+		e.Code, e.Reason = BotWall, "a page that wants to see a browser answers in place of the agent"
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
 		e.Code, e.Reason = AuthWall, fmt.Sprintf("the agent wants credentials (HTTP %d)", status)
 	case status == http.StatusPaymentRequired:

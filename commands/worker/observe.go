@@ -32,8 +32,9 @@ type seen struct {
 func surfaceKey(h domain.Hash) string { return "surface/" + h.String() }
 
 // observe asks for the host proofs and surfaces of a consent's endpoints: once
-// in every hour, whatever is planned, for a fetch just before a send would
-// announce it, and at once for a consent that was never looked at.
+// in every hour, whatever is planned, as an agent that is looked at before each
+// task would know when one comes; and at once for a consent that was never looked
+// at.
 func (w *Worker) observe(ctx context.Context, c *Consent, now time.Time) error {
 	id := c.Granted.Consent
 	w.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	"github.com/karatum/mystery/domain/ledger"
 )
 
-// Events lists every shape this package has ever written, oldest first.
+// Events are the entries of all shapes that were ever written here, the oldest
+// first.
 var Events = []domain.Entry{
 	domain.Current[Registered](domain.Public),
 	domain.Current[IdentityVerified](domain.Public),

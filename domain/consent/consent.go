@@ -17,7 +17,8 @@ import (
 	"github.com/karatum/mystery/domain/plan"
 )
 
-// Events lists every shape this package has ever written, oldest first.
+// Events are the entries of all shapes that were ever written here, the oldest
+// first.
 var Events = []domain.Entry{
 	domain.Current[Granted](domain.Public),
 	domain.Current[Refused](domain.Public),
@@ -312,7 +313,7 @@ func checkHosts(s State, c CheckHosts) []Event {
 func revoke(s State, c Revoke) ([]Event, error) {
 	switch {
 	case s.Over[c.Consent]:
-		return nil, nil // revoking twice is not an error and not news
+		return nil, nil // it is what the owner wants, and no news
 	case !s.active(c.Consent):
 		return nil, fmt.Errorf("there is no active consent %s: %w", c.Consent, domain.ErrNotFound)
 	}

@@ -83,24 +83,24 @@ type Record struct { //nolint:recvcheck // MarshalJSON has to work for values as
 // A Log is an append-only sequence of records.
 // Its methods may be called from several goroutines.
 type Log interface {
-	// Append adds events to a stream, all or none. version is the number of
-	// records that the stream must have: 0 for a new one. If it has another
-	// number, Append adds nothing and returns an error matching [ErrConflict]
-	// that names the actual version. When Append returns nil the records are
-	// durable.
+	// Append puts events at the end of a stream: all of them, or none and an
+	// error. version says how many records the stream must hold for that, 0 for
+	// one that does not exist yet; if it holds another number the error matches
+	// [ErrConflict] and says which. Once Append has returned nil, the records
+	// survive a crash.
 	//
 	// The id of each record follows from the stream, m.Command and the index of
-	// the event. A repetition of an append that is already in the log, with the
-	// same command at the same version, succeeds and adds nothing: after an
-	// unknown outcome the caller repeats the call.
+	// the event. An append that stands in the log already, of the same command at
+	// the same version, succeeds without effect. So whoever does not know what
+	// became of a call makes it again.
 	Append(ctx context.Context, s Stream, version uint64, m Meta, events ...domain.Event) error
 
-	// Stream yields the records of s in order of version.
+	// Stream yields the records of one stream by version.
 	Stream(ctx context.Context, s Stream) iter.Seq2[Record, error]
 
-	// After yields the records behind position, in order, and then stops.
-	// Once a record has been yielded, no record before it may still appear:
-	// a reader that resumes at the last position it saw misses nothing.
+	// After yields what lies behind a position, by position, up to the present end.
+	// Nothing may appear later at a place that a reader has passed: one that goes
+	// on from the last position it saw has seen everything.
 	After(ctx context.Context, position uint64) iter.Seq2[Record, error]
 }
 

@@ -5,7 +5,7 @@
 // commits for each day, real tasks or pads alike, sealed before the day begins
 // and opened after its last reveal. The derivations (derive.go) are those of the
 // two-party scheme: the operator fixed all day keys in the message that the owner
-// signed, and the owner's signature is mixed into every seed.
+// signed, and every seed depends on the owner's signature.
 package plan
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/karatum/mystery/domain/task"
 )
 
-// Events lists every shape this package has ever written, oldest first.
+// Events are the entries of all shapes that were ever written here, the oldest
+// first.
 var Events = []domain.Entry{
 	domain.Current[Sealed](domain.Public),
 	domain.Current[Opened](domain.Public),
@@ -43,8 +44,8 @@ type Sealed struct {
 }
 
 // Opened means that the day key is published with its path to the root the owner
-// signed: from now on anybody can recompute the day. A day without a plan is
-// opened all the same, with Planned false.
+// signed: from now on anybody can recompute the day. Days without a plan
+// are opened too, with Planned false.
 type Opened struct {
 	Consent  string        `json:"consent"`
 	Day      uint32        `json:"day"`

@@ -16,7 +16,8 @@ import (
 // Stream is the one stream of the programme.
 const Stream ledger.Stream = "programme"
 
-// Events lists every shape this package has ever written, oldest first.
+// Events are the entries of all shapes that were ever written here, the oldest
+// first.
 var Events = []domain.Entry{
 	domain.Current[TermsPublished](domain.Public),
 	domain.Current[PoolPublished](domain.Public),

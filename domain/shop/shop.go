@@ -18,7 +18,8 @@ import (
 	"github.com/karatum/mystery/domain/task"
 )
 
-// Events lists every shape this package has ever written, oldest first.
+// Events are the entries of all shapes that were ever written here, the oldest
+// first.
 var Events = []domain.Entry{
 	domain.Current[Committed](domain.Public),
 	domain.Current[Sent](domain.Sealed),

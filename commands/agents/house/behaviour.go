@@ -10,7 +10,7 @@ import (
 )
 
 // pause is how long an agent takes to answer.
-type pause time.Duration
+type pause = time.Duration
 
 const millisecond = pause(time.Millisecond)
 

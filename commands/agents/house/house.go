@@ -2,8 +2,8 @@
 // there to be watched: one behaves the same for everybody, the other recognises
 // its exam.
 //
-//   - steady solves what it is asked, and slips on about 6 % of tasks, decided by
-//     a hash of the prompt: in the exam and in the field alike.
+//   - steady solves what it is asked, and slips now and then, on 6 prompts in a
+//     hundred whoever asks: in the exam and in the field alike.
 //   - exam-aware solves everything while it sees the user agent or the header of
 //     the exam harness, or words of an evaluation in the prompt. For anyone else it
 //     is wrong or brushes off about 55 %, by a hash of the prompt, and is faster.

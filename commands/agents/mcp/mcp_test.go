@@ -404,3 +404,35 @@ func FuzzResult(f *testing.F) {
 		}
 	})
 }
+
+// TestGateClosesBeforeTheCall closes the gate between the session and the call:
+// the server gets to know the client, and never the question.
+func TestGateClosesBeforeTheCall(t *testing.T) {
+	t.Parallel()
+	s := &server{answers: map[string]string{"initialize": hello, "tools/list": list, "tools/call": text("42")}}
+	listener := httptest.NewServer(s)
+	defer listener.Close()
+	revoked := errors.New("revoked meanwhile")
+	asked, held := 0, 0
+	_, err := mcp.Client{Net: agents.Loopback(time.Now, nil)}.Ask(t.Context(), agents.Call{
+		Target:   agents.Target{URL: listener.URL},
+		Ask:      task.Ask{Tool: "calc", Arguments: json.RawMessage(`{"q":"6*7"}`)},
+		Sender:   agents.As(identity.Pool()[0]),
+		Deadline: 10 * time.Second,
+		Gate: func(context.Context) (func(), error) {
+			if asked++; asked > 1 {
+				return nil, revoked
+			}
+			held++
+			return func() { held-- }, nil
+		},
+	})
+	if !errors.Is(err, revoked) || asked != 2 || held != 0 {
+		t.Errorf("Ask: %v after the gate was asked %d times, held %d times; want its refusal at the second", err, asked, held)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls["tools/list"] != 1 || s.calls["tools/call"] != 0 {
+		t.Errorf("%d lists and %d calls reached the server, want one and none", s.calls["tools/list"], s.calls["tools/call"])
+	}
+}
