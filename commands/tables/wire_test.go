@@ -102,8 +102,12 @@ func TestNoByteLeavesAfterClosing(t *testing.T) {
 			if err := shut(g, t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(20 * time.Millisecond) // what was sent before arrives
-			before, calls := e.heard.Load(), e.calls.Load()
+			before := e.heard.Load() - 1
+			for settled := time.Now(); e.heard.Load() != before && time.Since(settled) < 2*time.Second; {
+				before = e.heard.Load()
+				time.Sleep(100 * time.Millisecond) // what was sent before arrives
+			}
+			calls := e.calls.Load()
 			time.Sleep(300 * time.Millisecond)
 			if more := e.heard.Load() - before; more != 0 {
 				t.Errorf("%d bytes came after closing had returned", more)

@@ -12,7 +12,7 @@ import (
 // pause is how long an agent takes to answer.
 type pause = time.Duration
 
-const millisecond = pause(time.Millisecond)
+const millisecond = time.Millisecond
 
 // dice returns two numbers that belong to a prompt: the first and the second
 // eight bytes of H(purpose ‖ prompt), big-endian.

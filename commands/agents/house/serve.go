@@ -127,7 +127,7 @@ func (a *agent) call(t tool) mcp.ToolHandler {
 // reply answers after the time that the agent takes to think.
 func (a *agent) reply(ctx context.Context, r request) (string, error) {
 	text, pause := a.answer(r)
-	t := time.NewTimer(time.Duration(pause))
+	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
 	case <-t.C:

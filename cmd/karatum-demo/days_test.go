@@ -1,0 +1,104 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// TestDayWithoutPlan leaves the worker asleep from one evening to the next
+// morning: the day between has no plan. It is opened all the same, and what it
+// should have held counts as missed.
+func TestDayWithoutPlan(t *testing.T) {
+	t.Parallel()
+	s, consents := open(t, "29")
+	p := consents["steady"]
+	id := plan.ConsentID(p.Nonce)
+	s.days(t, 2+21.0/24)
+	unplanned := domain.DayOf(s.clock.Now()) + 1
+	s.clock.Jump(domain.DayStart(unplanned).Add(time.Minute)) // nobody is there at 22:00
+	s.days(t, 6.5)
+
+	var opened *plan.Opened
+	for _, o := range opens(t, s, id) {
+		if o.Day == unplanned {
+			opened = &o
+		} else if !o.Planned {
+			t.Errorf("%s has no plan either", domain.DayString(o.Day))
+		}
+	}
+	if opened == nil || opened.Planned {
+		t.Fatalf("day %s was opened as %+v, want it opened and without a plan", domain.DayString(unplanned), opened)
+	}
+	g, err := s.prog.Service.ActiveConsent(t.Context(), p.Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := plan.DaySecret(opened.Key, g.Entropy())
+	if n := plan.Count(secret, opened.Cap); n != opened.Count || n == 0 {
+		t.Errorf("the day should have held %d tasks, and says %d; the test needs some", n, opened.Count)
+	}
+	late := 0 // of the evening before, which nobody sent either
+	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := e.(shop.Revealed); ok && e.Consent == id && e.Result.State == shop.StateMissed {
+			late++
+		}
+	}
+	if got := lastFinding(t, s, id).Field.Missed; got != opened.Count+late {
+		t.Errorf("the finding counts %d missed, want the %d that were never planned and %d that were late", got, opened.Count, late)
+	}
+	for slot := range uint32(plan.Slots) {
+		for r, err := range s.prog.Service.Log.Stream(t.Context(), shop.StreamOf(plan.ShopID(id, unplanned, slot))) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Errorf("slot %d of the day without a plan has a %s", slot, r.Type)
+		}
+	}
+}
+
+// opens returns the days of a consent that were opened.
+func opens(t *testing.T, s *stage, id string) (days []plan.Opened) {
+	t.Helper()
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), plan.StreamOf(id)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, ok := e.(plan.Opened); ok {
+			days = append(days, o)
+		}
+	}
+	return days
+}
+
+func lastFinding(t *testing.T, s *stage, id string) (f finding.Reached) {
+	t.Helper()
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), finding.StreamOf(id)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reached, ok := e.(finding.Reached); ok {
+			f = reached
+		}
+	}
+	return f
+}

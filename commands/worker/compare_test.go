@@ -1,0 +1,113 @@
+package worker_test
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karatum/mystery/commands/worker"
+	"github.com/karatum/mystery/domain/exam"
+	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
+)
+
+func attempts(outcome task.Outcome, n int) (list []exam.Attempt) {
+	for range n {
+		list = append(list, exam.Attempt{Family: "dates", Outcome: outcome, LatencyMs: 10})
+	}
+	return list
+}
+
+func results(outcome task.Outcome, n int) (list []worker.Result) {
+	for range n {
+		list = append(list, worker.Result{Family: "units", Result: shop.Result{State: shop.StateJudged, Outcome: outcome, LatencyMs: 20}})
+	}
+	return list
+}
+
+func TestCompareVerdicts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		exam      []exam.Attempt
+		field     []worker.Result
+		verdict   finding.Verdict
+		test      string
+		p         float64 // 0: not looked at
+		unplanned int
+	}{
+		{
+			name: "as the specification's own example", exam: attempts(task.Pass, 40),
+			field:   append(results(task.Pass, 18), results(task.Fail, 22)...),
+			verdict: finding.ExamOnly, test: "z_pooled", p: 1.808350515007746e-08,
+		},
+		{
+			name: "one more pass of 12 would not do", exam: attempts(task.Pass, 20),
+			field:   append(results(task.Pass, 7), results(task.Refused, 5)...),
+			verdict: finding.ExamOnly, test: "fisher_exact", p: 0.0039329413634196725,
+		},
+		{
+			name: "and it does not", exam: attempts(task.Pass, 20),
+			field:   append(results(task.Pass, 8), results(task.Error, 4)...),
+			verdict: finding.Consistent, test: "fisher_exact", p: 0.013765294771968854,
+		},
+		{
+			name: "19 attempts", exam: attempts(task.Pass, 19), field: results(task.Fail, 40),
+			verdict: finding.Insufficient, test: "z_pooled",
+		},
+		{
+			name: "11 counted tasks, however many are blocked", exam: attempts(task.Pass, 40),
+			field:   append(results(task.Fail, 11), results(task.Blocked, 30)...),
+			verdict: finding.Insufficient,
+		},
+		{name: "nothing at all", verdict: finding.Insufficient, unplanned: 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := worker.Compare(tt.exam, tt.field, tt.unplanned)
+			if got.Verdict != tt.verdict {
+				t.Errorf("verdict %s, want %s", got.Verdict, tt.verdict)
+			}
+			if p, err := strconv.ParseFloat(got.P, 64); tt.p != 0 && (err != nil || got.Test != tt.test || math.Abs(p-tt.p) > 1e-9*tt.p) {
+				t.Errorf("%s gives p = %s, want %v with %s", got.Test, got.P, tt.p, tt.test)
+			}
+			if got.Field.Missed != tt.unplanned {
+				t.Errorf("%d missed, want the %d that were never planned", got.Field.Missed, tt.unplanned)
+			}
+		})
+	}
+}
+
+func TestCompareCountsEachEnd(t *testing.T) {
+	t.Parallel()
+	field := results(task.Pass, 3)
+	for _, outcome := range []task.Outcome{task.Fail, task.Refused, task.Timeout, task.Error, task.Blocked} {
+		field = append(field, results(outcome, 1)...)
+	}
+	for _, state := range []shop.State{shop.StateMissed, shop.StateCancelled} {
+		field = append(field, worker.Result{Family: "units", Result: shop.Result{State: state}})
+	}
+	got := worker.Compare(nil, field, 4).Field
+	got.Rate, got.MedianMs, got.P90Ms = finding.Interval{}, "", ""
+	want := finding.Arm{
+		Counted: 7, Passed: 3, Failed: 1, Refused: 1, TimedOut: 1, Errored: 1, Blocked: 1, Missed: 5, Cancelled: 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("field arm (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompareByFamily(t *testing.T) {
+	t.Parallel()
+	got := worker.Compare(append(attempts(task.Pass, 2), attempts(task.Fail, 1)...), append(results(task.Pass, 4), results(task.Blocked, 9)...), 0)
+	want := []finding.Family{
+		{Family: "dates", ExamCount: 3, ExamPassed: 2},
+		{Family: "units", FieldCount: 4, FieldPassed: 4},
+	}
+	if diff := cmp.Diff(want, got.Families); diff != "" {
+		t.Errorf("families (-want +got):\n%s", diff)
+	}
+}
