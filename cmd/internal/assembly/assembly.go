@@ -112,7 +112,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	}
 	p.bodies = &tables.Bodies{Pool: p.pool}
 	p.Reader = projections.Reader{Pool: p.pool}
-	p.runner = &projections.Runner{Log: p.ledger, Catalog: catalog, Pool: p.pool, Projections: projections.All()}
+	p.runner = &projections.Runner{Log: p.ledger, Catalog: catalog, Pool: p.pool, Projections: projections.All(), Logger: p.log}
 	if err := p.runner.Init(ctx); err != nil {
 		return p, err
 	}
