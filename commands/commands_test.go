@@ -280,7 +280,7 @@ func TestLostReply(t *testing.T) {
 	type step = func(*world, context.Context, ledger.Meta) error
 	observe := func(surface byte) step {
 		return func(w *world, ctx context.Context, m ledger.Meta) error {
-			return w.Agent(ctx, m, ref, agent.ObserveSurface{URL: a2a, Surface: domain.Hash{surface}})
+			return w.Agent(ctx, m, ref, agent.ObserveSurface{Kind: task.A2A, URL: a2a, Surface: domain.Hash{surface}})
 		}
 	}
 	seal := func(day uint32) step {

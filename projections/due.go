@@ -15,12 +15,13 @@ import (
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
 )
 
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 1, Visibility: domain.Sealed,
+	Name: "due", Version: 2, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -58,6 +59,7 @@ var DueWork = Projection{
 		create table due_surfaces (
 			agent text        not null,
 			n     bigint      not null, -- version in the agent's stream
+			kind  text        not null,
 			url   text        not null,
 			hash  text        not null,
 			seen  timestamptz not null,
@@ -105,8 +107,8 @@ func applyDueAgent(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) 
 	case agent.Registered:
 		return tx.Exec(ctx, `insert into due_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
 	case agent.SurfaceObserved:
-		return tx.Exec(ctx, `insert into due_surfaces (agent, n, url, hash, seen) values ($1, $2, $3, $4, $5)`,
-			r.Stream.ID(), r.Version, e.URL, e.Surface.String(), r.Time)
+		return tx.Exec(ctx, `insert into due_surfaces (agent, n, kind, url, hash, seen) values ($1, $2, $3, $4, $5, $6)`,
+			r.Stream.ID(), r.Version, string(e.Kind), e.URL, e.Surface.String(), r.Time)
 	}
 	return nil
 }
@@ -290,6 +292,7 @@ func (d Due) Slots(ctx context.Context, consent string) (map[string]DueSlot, err
 
 // A DueSurface is what an endpoint was seen to show from a moment on.
 type DueSurface struct {
+	Kind task.Kind
 	URL  string
 	Hash domain.Hash
 	At   time.Time
@@ -300,14 +303,14 @@ type DueSurface struct {
 func (d Due) Surfaces(ctx context.Context, ref agent.Ref) ([]DueSurface, error) {
 	scan := func(row pgx.CollectableRow) (s DueSurface, err error) {
 		var hash string
-		if err = row.Scan(&s.URL, &hash, &s.At); err != nil {
+		if err = row.Scan(&s.Kind, &s.URL, &hash, &s.At); err != nil {
 			return s, err
 		}
 		s.At = s.At.UTC()
 		s.Hash, err = domain.ParseHash(hash)
 		return s, err
 	}
-	return collect(ctx, d.Pool, scan, `select url, hash, seen from due_surfaces where agent = $1 order by n`, string(ref))
+	return collect(ctx, d.Pool, scan, `select kind, url, hash, seen from due_surfaces where agent = $1 order by n`, string(ref))
 }
 
 // DueComparisons says which comparisons of a consent exist.

@@ -247,7 +247,7 @@ func register(t *testing.T, h *history) {
 	h.add(t, agent.StreamOf(honest), agent.Registered{Agent: honest, Wallet: eip191.Address{1}})
 	h.add(t, agent.StreamOf(house), agent.Registered{Agent: house, Wallet: eip191.Address{2}, Demo: true},
 		agent.IdentityVerified{URL: "https://agent.example/"}, agent.CertificateRecorded{Certificate: "crt_1"},
-		agent.SurfaceObserved{URL: "https://agent.example/a2a", Surface: hash("card")})
+		agent.SurfaceObserved{Kind: task.A2A, URL: "https://agent.example/a2a", Surface: hash("card")})
 }
 
 // grant gives a consent with one endpoint proven and returns its id.

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
 )
@@ -101,4 +105,63 @@ func lastFinding(t *testing.T, s *stage, id string) (f finding.Reached) {
 		}
 	}
 	return f
+}
+
+// TestStalledAgentHoldsUpNobody sends beside the cycle, as the service does: while
+// an agent keeps its task waiting, the cycle goes on, or others could tell from
+// what is late that the agent has one.
+func TestStalledAgentHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, "31")
+	w := s.prog.Worker
+	w.Async = true
+	reached, answer := make(chan string, 1), make(chan struct{})
+	next := w.Field
+	w.Field = &answering{next, func(ctx context.Context, c agents.Call) (agents.Reply, error) {
+		release, err := c.Gate(ctx)
+		if err != nil {
+			return agents.Reply{}, err
+		}
+		release()
+		reached <- string(lastSent(t, s))
+		<-answer
+		return agents.Reply{Status: http.StatusOK, Text: "I cannot do that."}, nil
+	}}
+	var stalled string
+	for stalled == "" {
+		next, err := w.Step(t.Context()) // comes back though the agent does not
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case stalled = <-reached:
+		case <-time.After(20 * time.Millisecond):
+			s.clock.Jump(next)
+		}
+	}
+	hour := s.clock.Now().Truncate(time.Hour).Add(time.Hour)
+	for s.clock.Now().Before(hour) {
+		s.clock.Jump(s.clock.Now().Add(10 * time.Minute))
+		if _, err := w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(answer)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := w.Run(stopped, time.Second); err != nil { // returns when nothing is on its way any more
+		t.Fatal(err)
+	}
+	ended := 0
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), ledger.Stream(stalled)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Type == (shop.Judged{}).EventType() {
+			ended++
+		}
+	}
+	if ended != 1 {
+		t.Errorf("%s was judged %d times, want once", stalled, ended)
+	}
 }

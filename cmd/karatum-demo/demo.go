@@ -198,7 +198,8 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 		}
 		s.prog.Close()
 	})
-	s.prog.Worker.Parallel = 1 // everything happens in one order
+	// Everything happens in one order, and the clock stands while a task is out.
+	s.prog.Worker.Parallel, s.prog.Worker.Async = 1, false
 	return nil
 }
 

@@ -487,7 +487,17 @@ func TestPausedProgramme(t *testing.T) {
 	if err := s.prog.Service.Programme(t.Context(), meta("pause"), programme.Pause{Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
+	open := s.prog.Worker.Field
+	dialled := 0
+	s.prog.Worker.Field = &answering{open, func(context.Context, agents.Call) (agents.Reply, error) {
+		dialled++
+		return agents.Reply{}, errors.New("nobody should ask")
+	}}
 	s.days(t, 1.3)
+	s.prog.Worker.Field = open
+	if dialled != 0 {
+		t.Errorf("the agent was dialled %d times while nothing may be sent", dialled)
+	}
 	steps := make(map[domain.Type]int)
 	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
 		if err != nil {

@@ -134,7 +134,8 @@ func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s 
 	}
 	body, err := domain.Canonical(seen{surface, target})
 	if err != nil {
-		return err
+		w.Log.InfoContext(ctx, "an endpoint shows what has no canonical form and keeps its last surface", "agent", ref, "url", e.URL, "error", err)
+		return nil
 	}
 	hash := domain.Sum(body)
 	// The body is durable before the event that names it.
@@ -145,7 +146,7 @@ func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s 
 	if err != nil {
 		return err
 	}
-	return w.Service.Agent(ctx, m, ref, agent.ObserveSurface{URL: e.URL, Surface: hash})
+	return w.Service.Agent(ctx, m, ref, agent.ObserveSurface{Kind: e.Kind, URL: e.URL, Surface: hash})
 }
 
 // observer returns who looks: an identity of the pool that nobody outside can
@@ -172,7 +173,7 @@ func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (off
 		if !slices.Contains(p.Kinds, e.Kind) {
 			continue
 		}
-		hash, ok := surfaceFor(history, e.URL, until, day == p.FirstDay)
+		hash, ok := surfaceFor(history, e, until, day == p.FirstDay)
 		if !ok {
 			continue
 		}
@@ -192,12 +193,12 @@ func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (off
 	return offers, named, targets, nil
 }
 
-// surfaceFor returns the last surface of url before a moment, and for a first day
-// the first one if that is all there is.
-func surfaceFor(history []Surface, url string, until time.Time, firstDay bool) (hash domain.Hash, ok bool) {
+// surfaceFor returns the last surface of an endpoint before a moment, and for a
+// first day the first one if that is all there is.
+func surfaceFor(history []Surface, e consent.Endpoint, until time.Time, firstDay bool) (hash domain.Hash, ok bool) {
 	for _, s := range history {
 		switch {
-		case s.URL != url:
+		case s.URL != e.URL, s.Kind != e.Kind:
 		case s.At.Before(until):
 			hash, ok = s.Hash, true
 		case firstDay && !ok:

@@ -19,6 +19,33 @@ import (
 
 func replyKey(shopID string) string { return "reply/" + shopID }
 
+// launch sends a task; with Async it does so beside the cycle, which must not wait
+// for an agent: when things happen in public would then tell who was asked.
+func (w *Worker) launch(ctx context.Context, v *view, d *planned, s plan.Slot, id string) (Slot, error) {
+	if !w.Async {
+		return w.send(ctx, v, d, s, id)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.flying == nil {
+		w.flying = make(map[string]bool)
+	}
+	if w.flying[id] {
+		return Slot{}, errWait
+	}
+	w.flying[id] = true
+	w.flight.Go(func() {
+		_, err := w.send(ctx, v, d, s, id)
+		if err != nil && !errors.Is(err, errWait) && ctx.Err() == nil {
+			w.Log.ErrorContext(ctx, "a task could not be carried out", "shop", id, "error", err)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.flying, id)
+	})
+	return Slot{}, errWait // what comes of it is in the ledger when the cycle looks again
+}
+
 // send carries a task to the agent, at most once: shop.sent is appended while the
 // gate is held and before the first byte leaves. It returns errWait if the task
 // may not leave now, and nothing was sent.
@@ -28,7 +55,7 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 		Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template,
 		TemplateVersion: s.Choice.Version, Ask: s.Task.Ask.Hash(),
 	}}
-	if err := a.mayLeave(); err != nil {
+	if err := a.ask(ctx); err != nil {
 		return Slot{}, err // before anything is dialled
 	}
 	reply, err := w.Field.Ask(ctx, ep.Kind, agents.Call{
@@ -53,8 +80,8 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 		// Given up on our side: lost, once it is sure that nobody waits for it.
 		w.Log.WarnContext(ctx, "a task was given up on our side", "shop", id, "error", err)
 		return Slot{State: shop.StateSent, SentAt: a.at}, nil
-	case a.waits:
-		return Slot{}, errWait
+	case a.waits, errors.Is(err, domain.ErrConflict):
+		return Slot{}, errWait // another worker may have been first
 	}
 	return Slot{}, err
 }
@@ -95,6 +122,31 @@ func (a *attempt) wait(reason shop.MissedReason) error {
 	return errWait
 }
 
+// ask returns nil if the task may leave now as far as can be told before its host
+// is dialled: a connection that carries nothing would announce the task as well.
+func (a *attempt) ask(ctx context.Context) error {
+	if err := a.mayLeave(); err != nil {
+		return err
+	}
+	letGo, err := a.hold(ctx)
+	if err == nil {
+		letGo()
+	}
+	return err
+}
+
+// hold enters the gate.
+func (a *attempt) hold(ctx context.Context) (release func(), err error) {
+	release, err = a.w.Gate.Hold(ctx, a.consent)
+	switch {
+	case errors.Is(err, tables.ErrPaused):
+		err = errors.Join(err, a.wait(shop.Paused))
+	case errors.Is(err, domain.ErrForbidden):
+		err = errors.Join(err, a.wait(shop.OperatorLate))
+	}
+	return release, err
+}
+
 // gate holds the rows of the programme and the consent. The first time it appends
 // shop.sent under a command id of its own; a task of several requests passes again
 // before the one that asks.
@@ -104,16 +156,9 @@ func (a *attempt) gate(ctx context.Context) (release func(), err error) {
 			return nil, err
 		}
 	}
-	letGo, err := a.w.Gate.Hold(ctx, a.consent)
-	switch {
-	case errors.Is(err, tables.ErrPaused):
-		return nil, errors.Join(err, a.wait(shop.Paused))
-	case errors.Is(err, domain.ErrForbidden):
-		return nil, errors.Join(err, a.wait(shop.OperatorLate))
-	case err != nil:
-		return nil, err
-	case !a.at.IsZero():
-		return letGo, nil
+	letGo, err := a.hold(ctx)
+	if err != nil || !a.at.IsZero() {
+		return letGo, err
 	}
 	m, err := a.w.onceMeta()
 	if err == nil {

@@ -89,7 +89,12 @@ func (w *Worker) tend(ctx context.Context, c Consent, now time.Time) (next time.
 	return next, errors.Join(errs...)
 }
 
+// lastOpened returns the last day of the consent that was opened, and for one that
+// never had a day the day it was over.
 func lastOpened(v *view) (day uint32) {
+	if !slices.ContainsFunc(v.plans, func(p Plan) bool { return p.Consent == v.Granted.Consent && p.Opened }) {
+		return domain.DayOf(v.OverAt)
+	}
 	for _, p := range v.plans {
 		if p.Consent == v.Granted.Consent && p.Opened {
 			day = max(day, p.Day)
@@ -189,7 +194,7 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 		}
 		after, err := step()
 		if errors.Is(err, errWait) {
-			return now.Add(time.Second), nil
+			return now.Add(waitAgain), nil
 		}
 		if err != nil {
 			return time.Time{}, err
@@ -200,6 +205,9 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 
 // errWait says that a step is due and cannot be made now.
 var errWait = errors.New("not now")
+
+// waitAgain is when such a step is tried again.
+const waitAgain = 30 * time.Second
 
 // nextOfCommitted says what comes of a committed task: it is sent at its moment,
 // missed when its window is over, or cancelled when it must not be sent.
@@ -218,7 +226,7 @@ func (w *Worker) nextOfCommitted(
 	if now.After(end) {
 		return end, func() (Slot, error) { return w.miss(ctx, id) }
 	}
-	return sendAt, func() (Slot, error) { return w.send(ctx, v, d, s, id) }
+	return sendAt, func() (Slot, error) { return w.launch(ctx, v, d, s, id) }
 }
 
 func (w *Worker) cancel(ctx context.Context, id string, reason shop.CancelReason) (Slot, error) {

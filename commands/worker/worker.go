@@ -44,13 +44,16 @@ type Worker struct {
 	Sources  []string         // addresses that tasks come from, published with reveals
 	Deadline time.Duration    // of one task; 0 means 30 s
 	Parallel int              // consents served side by side; 0 means 1
+	Async    bool             // send beside the cycle; without, Step waits for each answer
 	Log      *slog.Logger
 
 	mu     sync.Mutex
 	checks map[string]hosts             // by consent
 	days   map[dayKey]*planned          // what is sealed and not opened yet
 	waits  map[string]shop.MissedReason // by shop: why it was not sent when it was due
-	holder string                       // of leases
+	flying map[string]bool              // shops that are being sent, with Async
+	flight sync.WaitGroup
+	holder string // of leases
 }
 
 // Work is what the worker reads: a private read model, caught up by CatchUp.
@@ -107,6 +110,7 @@ type Slot struct {
 
 // A Surface is what an endpoint was seen to show from a moment on.
 type Surface struct {
+	Kind task.Kind
 	URL  string
 	Hash domain.Hash
 	At   time.Time
@@ -169,8 +173,10 @@ func (w *Worker) deadline() time.Duration {
 	return taskDeadline
 }
 
-// Run steps until ctx ends, looking at least once in each interval.
+// Run steps until ctx ends, looking at least once in each interval. When it
+// returns, nothing is on its way any more.
 func (w *Worker) Run(ctx context.Context, interval time.Duration) error {
+	defer w.flight.Wait()
 	for ctx.Err() == nil {
 		next, err := w.Step(ctx)
 		if err != nil && ctx.Err() == nil {

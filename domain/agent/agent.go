@@ -11,6 +11,7 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/task"
 )
 
 // Events are the entries of all shapes that were ever written here, the oldest
@@ -70,6 +71,7 @@ type CertificateWithdrawn struct {
 // than the one before. Surface is the hash of its canonical JSON; the body lies
 // beside the log and is opened with the plans made from it.
 type SurfaceObserved struct {
+	Kind    task.Kind   `json:"kind"`
 	URL     string      `json:"url"`
 	Surface domain.Hash `json:"surface"`
 }
@@ -125,6 +127,7 @@ type WithdrawCertificate struct{ Certificate, Reason string }
 
 // ObserveSurface asks to record what an endpoint shows.
 type ObserveSurface struct {
+	Kind    task.Kind
 	URL     string
 	Surface domain.Hash
 }
@@ -144,7 +147,13 @@ type State struct {
 	Demo         bool
 	Identities   map[string]bool // verified URLs
 	Certificates map[string]bool // certificates in force
-	Surfaces     map[string]domain.Hash
+	Surfaces     map[Endpoint]domain.Hash
+}
+
+// An Endpoint is where a surface is seen: one URL may speak several protocols.
+type Endpoint struct {
+	Kind task.Kind
+	URL  string
 }
 
 // Decider is what may be recorded of an agent.
@@ -184,7 +193,7 @@ func decide(s State, c Command) ([]Event, error) {
 		}
 		return []Event{CertificateWithdrawn(c)}, nil
 	case ObserveSurface:
-		if s.Surfaces[c.URL] == c.Surface {
+		if s.Surfaces[Endpoint{c.Kind, c.URL}] == c.Surface {
 			return nil, nil // events on change only
 		}
 		return []Event{SurfaceObserved(c)}, nil
@@ -198,7 +207,7 @@ func evolve(s State, e Event) State {
 		s.Registered, s.Ref, s.Wallet, s.Demo = true, e.Agent, e.Wallet, e.Demo
 		s.Identities = make(map[string]bool)
 		s.Certificates = make(map[string]bool)
-		s.Surfaces = make(map[string]domain.Hash)
+		s.Surfaces = make(map[Endpoint]domain.Hash)
 	case IdentityVerified:
 		s.Identities[e.URL] = true
 	case IdentityWithdrawn:
@@ -208,7 +217,7 @@ func evolve(s State, e Event) State {
 	case CertificateWithdrawn:
 		delete(s.Certificates, e.Certificate)
 	case SurfaceObserved:
-		s.Surfaces[e.URL] = e.Surface
+		s.Surfaces[Endpoint{e.Kind, e.URL}] = e.Surface
 	}
 	return s
 }

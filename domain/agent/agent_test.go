@@ -8,6 +8,7 @@ import (
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/domaintest"
 	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/task"
 )
 
 const (
@@ -23,9 +24,9 @@ func TestDecide(t *testing.T) {
 	withdrawn := agent.IdentityWithdrawn{URL: home, Reason: "the domain was sold"}
 	certified := agent.CertificateRecorded{Certificate: "cert_7"}
 	void := agent.CertificateWithdrawn{Certificate: "cert_7", Reason: "issued in error"}
-	seen := agent.SurfaceObserved{URL: home, Surface: domain.Hash{1}}
-	changed := agent.SurfaceObserved{URL: home, Surface: domain.Hash{2}}
-	elsewhere := agent.SurfaceObserved{URL: home + "/b", Surface: domain.Hash{1}}
+	seen := agent.SurfaceObserved{Kind: task.A2A, URL: home, Surface: domain.Hash{1}}
+	changed := agent.SurfaceObserved{Kind: task.A2A, URL: home, Surface: domain.Hash{2}}
+	elsewhere := agent.SurfaceObserved{Kind: task.A2A, URL: home + "/b", Surface: domain.Hash{1}}
 
 	type events = []agent.Event
 	domaintest.Decide(t, agent.Decider, []domaintest.Case[agent.Command, agent.Event]{
@@ -77,6 +78,11 @@ func TestDecide(t *testing.T) {
 			When: agent.WithdrawCertificate(void), Err: domain.ErrNotFound,
 		},
 
+		{
+			Name: "observe another protocol at the same URL", Given: events{registered, seen},
+			When: agent.ObserveSurface{Kind: task.MCP, URL: home, Surface: domain.Hash{1}},
+			Then: events{agent.SurfaceObserved{Kind: task.MCP, URL: home, Surface: domain.Hash{1}}},
+		},
 		{Name: "observe surface", Given: events{registered}, When: agent.ObserveSurface(seen), Then: events{seen}},
 		{Name: "observe the same surface", Given: events{registered, seen}, When: agent.ObserveSurface(seen)},
 		{

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/api"
@@ -125,7 +126,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	}
 	p.Worker = &worker.Worker{
 		Service: p.Service, Work: p.work(catalog), Field: field{o.Net}, Gate: steady{gate, p.clock}, Bodies: p.bodies,
-		Leases: &tables.Leases{Pool: p.pool}, Rand: p.Service.Rand, Now: p.Now, Sources: c.Sources, Parallel: parallel, Log: p.log,
+		Leases: &tables.Leases{Pool: p.pool}, Rand: p.Service.Rand, Now: p.Now, Sources: c.Sources, Parallel: parallel, Async: true, Log: p.log,
 	}
 	return p, p.publish(ctx)
 }
@@ -217,8 +218,11 @@ func (p *Programme) publish(ctx context.Context) error {
 		Catalogue: programme.CataloguePublished{Digest: task.Digest()},
 		Key:       programme.OperatorKeyRegistered{Key: programme.OperatorKey(p.Service.Secret)},
 	}
-	command := fmt.Sprintf("publish/%d/%d/%s/%s", c.Terms.Version, c.Pool.Version, c.Catalogue.Digest, c.Key.Key)
-	if err := p.Service.Programme(ctx, ledger.Meta{Actor: "operator", Command: command}, c); err != nil {
+	id, err := uuid.NewRandomFromReader(p.Service.Rand)
+	if err != nil {
+		return err
+	}
+	if err := p.Service.Programme(ctx, ledger.Meta{Actor: "operator", Command: id.String()}, c); err != nil {
 		return fmt.Errorf("publish terms, pool and catalogue: %w", err)
 	}
 	return p.CatchUp(ctx)
