@@ -202,6 +202,12 @@ func load[S, C any, E domain.Event](
 	return h, nil
 }
 
+// ShopState returns where a slot stands now.
+func (s *Service) ShopState(ctx context.Context, id string) (shop.State, error) {
+	h, err := load(ctx, s, shop.Decider, shop.StreamOf(id), "")
+	return h.state, err
+}
+
 // CurrentProgramme returns what holds for the whole programme now.
 func (s *Service) CurrentProgramme(ctx context.Context) (programme.State, error) {
 	h, err := load(ctx, s, programme.Decider, programme.Stream, "")

@@ -9,7 +9,6 @@ import (
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/finding"
-	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
 )
@@ -115,7 +114,7 @@ func TestStalledAgentHoldsUpNobody(t *testing.T) {
 	s, _ := open(t, "31")
 	w := s.prog.Worker
 	w.Async = true
-	reached, answer := make(chan string, 1), make(chan struct{})
+	reached, answer := make(chan struct{}, 1), make(chan struct{})
 	next := w.Field
 	w.Field = &answering{next, func(ctx context.Context, c agents.Call) (agents.Reply, error) {
 		release, err := c.Gate(ctx)
@@ -123,22 +122,23 @@ func TestStalledAgentHoldsUpNobody(t *testing.T) {
 			return agents.Reply{}, err
 		}
 		release()
-		reached <- string(lastSent(t, s))
+		reached <- struct{}{}
 		<-answer
 		return agents.Reply{Status: http.StatusOK, Text: "I cannot do that."}, nil
 	}}
-	var stalled string
-	for stalled == "" {
+	for waiting := false; !waiting; {
 		next, err := w.Step(t.Context()) // comes back though the agent does not
 		if err != nil {
 			t.Fatal(err)
 		}
 		select {
-		case stalled = <-reached:
+		case <-reached:
+			waiting = true
 		case <-time.After(20 * time.Millisecond):
 			s.clock.Jump(next)
 		}
 	}
+	stalled := lastSent(t, s)
 	hour := s.clock.Now().Truncate(time.Hour).Add(time.Hour)
 	for s.clock.Now().Before(hour) {
 		s.clock.Jump(s.clock.Now().Add(10 * time.Minute))
@@ -153,7 +153,7 @@ func TestStalledAgentHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := 0
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), ledger.Stream(stalled)) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), stalled) {
 		if err != nil {
 			t.Fatal(err)
 		}

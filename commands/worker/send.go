@@ -46,6 +46,12 @@ func (w *Worker) launch(ctx context.Context, v *view, d *planned, s plan.Slot, i
 	return Slot{}, errWait // what comes of it is in the ledger when the cycle looks again
 }
 
+func (w *Worker) isFlying(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flying[id]
+}
+
 // send carries a task to the agent, at most once: shop.sent is appended while the
 // gate is held and before the first byte leaves. It returns errWait if the task
 // may not leave now, and nothing was sent.
@@ -127,6 +133,14 @@ func (a *attempt) wait(reason shop.MissedReason) error {
 func (a *attempt) ask(ctx context.Context) error {
 	if err := a.mayLeave(); err != nil {
 		return err
+	}
+	// What the worker has read may be older than a send that has just ended.
+	state, err := a.w.Service.ShopState(ctx, a.shop)
+	if err != nil {
+		return err
+	}
+	if state != shop.StateCommitted {
+		return errWait
 	}
 	letGo, err := a.hold(ctx)
 	if err == nil {

@@ -169,6 +169,9 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 	id := plan.ShopID(d.Consent, d.Day.Day, uint32(s.Index)) //nolint:gosec // below 24
 	for {
 		now := w.Now() // the slot before may have taken its time
+		if w.isFlying(id) {
+			return now.Add(waitAgain), nil
+		}
 		slot := v.slots[id]
 		var due time.Time
 		var step func() (Slot, error)
