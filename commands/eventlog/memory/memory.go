@@ -33,7 +33,6 @@ type Log struct {
 	records []ledger.Record         // append-only; the one at index i has position i+1
 	streams map[ledger.Stream][]int // indexes into records, in order of version
 	ids     map[uuid.UUID]uint64    // versions of all records by id
-	grown   chan struct{}           // closed and replaced when records are added
 }
 
 // Append implements [ledger.Log].
@@ -82,10 +81,6 @@ func (l *Log) add(s ledger.Stream, records []ledger.Record) {
 		l.streams[s] = append(l.streams[s], len(l.records))
 		l.ids[r.ID] = r.Version
 		l.records = append(l.records, r)
-	}
-	if l.grown != nil {
-		close(l.grown)
-		l.grown = nil
 	}
 }
 
@@ -139,24 +134,4 @@ func yieldRecord(ctx context.Context, yield func(ledger.Record, error) bool, r l
 	}
 	r.Data = bytes.Clone(r.Data)
 	return yield(r, nil)
-}
-
-// Wait returns nil once there are records behind position, or the error of ctx.
-func (l *Log) Wait(ctx context.Context, position uint64) error {
-	for {
-		l.mu.Lock()
-		if l.grown == nil {
-			l.grown = make(chan struct{})
-		}
-		n, grown := uint64(len(l.records)), l.grown
-		l.mu.Unlock()
-		if n > position {
-			return nil
-		}
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

@@ -1,10 +1,8 @@
 package memory_test
 
 import (
-	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/karatum/mystery/commands/eventlog/memory"
@@ -74,36 +72,4 @@ func TestFault(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log memory.Log
-		ctx, cancel := context.WithCancel(t.Context())
-		woken := make(chan error, 1)
-		for position := range uint64(2) {
-			go func() { woken <- log.Wait(ctx, position) }()
-			synctest.Wait()
-			select {
-			case err := <-woken:
-				t.Fatalf("Wait(%d) returned %v before there was a record", position, err)
-			default:
-			}
-			if err := log.Append(t.Context(), "a/1", position, ledger.Meta{Command: string(rune('a' + position))}, noted{}); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-woken; err != nil {
-				t.Errorf("Wait(%d): %v", position, err)
-			}
-		}
-		go func() { woken <- log.Wait(ctx, 2) }()
-		cancel()
-		if err := <-woken; !errors.Is(err, context.Canceled) {
-			t.Errorf("Wait, cancelled: %v", err)
-		}
-		if err := log.Wait(ctx, 1); err != nil {
-			t.Errorf("Wait for what is there: %v", err)
-		}
-	})
 }

@@ -48,10 +48,6 @@ type Log struct {
 	close sync.Once
 	// closing is closed by Close, closed by the writer when it has ended.
 	closing, closed chan struct{}
-
-	mu    sync.Mutex
-	head  uint64        // last position that the writer has seen committed
-	grown chan struct{} // closed and replaced when head grows
 }
 
 // A request is an append on its way through the writer.
@@ -71,7 +67,6 @@ func New(pool *pgxpool.Pool, o Options) *Log {
 		queue:   make(chan *request),
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
-		grown:   make(chan struct{}),
 	}
 	w := &writer{log: l, now: o.Now}
 	go w.run()
@@ -112,36 +107,6 @@ func (l *Log) Append(ctx context.Context, s ledger.Stream, version uint64, m led
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("append to %s, outcome unknown: %w", s, ctx.Err())
-	}
-}
-
-// Wait returns nil once this Log has seen a record behind position committed, or
-// the error of ctx. It sees what it appends itself and, at that moment, what others
-// appended before: a follower of several writers wakes up from time to time anyway.
-func (l *Log) Wait(ctx context.Context, position uint64) error {
-	for {
-		l.mu.Lock()
-		head, grown := l.head, l.grown
-		l.mu.Unlock()
-		if head > position {
-			return nil
-		}
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// advance tells those who wait that the log has grown to head.
-func (l *Log) advance(head uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if head > l.head {
-		l.head = head
-		close(l.grown)
-		l.grown = make(chan struct{})
 	}
 }
 

@@ -208,24 +208,6 @@ func TestClose(t *testing.T) {
 	}
 }
 
-func TestWait(t *testing.T) {
-	t.Parallel()
-	log := open(t, pgtest.Open(t))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if err := log.Wait(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Wait on an empty log: %v", err)
-	}
-	woken := make(chan error)
-	go func() { woken <- log.Wait(t.Context(), 1) }()
-	if err := log.Append(t.Context(), "a/1", 0, command("c"), noted{1}, noted{2}); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-woken; err != nil {
-		t.Errorf("Wait: %v", err)
-	}
-}
-
 func TestAppendOnly(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Open(t)

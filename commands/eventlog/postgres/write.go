@@ -189,7 +189,6 @@ func (w *writer) transact(ctx context.Context, batch []*request) ([]error, error
 	if err := w.commit(ctx, st, first, added, changed); err != nil {
 		return nil, err
 	}
-	w.log.advance(st.position)
 	return verdicts, nil
 }
 
