@@ -315,7 +315,7 @@ func TestDue(t *testing.T) {
 		t.Errorf("%d slots, want those of the sealed day and the one not revealed", len(slots))
 	}
 
-	wantSurfaces := []projections.DueSurface{{URL: "https://agent.example/a2a", Hash: hash("card"), At: surfaceAt}}
+	wantSurfaces := []projections.DueSurface{{Kind: task.A2A, URL: "https://agent.example/a2a", Hash: hash("card"), At: surfaceAt}}
 	if diff := cmp.Diff(wantSurfaces, must(due.Surfaces(ctx, house))(t)); diff != "" {
 		t.Errorf("Surfaces (-want +got):\n%s", diff)
 	}

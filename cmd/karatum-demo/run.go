@@ -15,7 +15,7 @@ import (
 )
 
 const manual = `karatum-demo shows the whole programme. Two house agents give their consent, are
-examined, and are then shopped for three virtual weeks: "steady" behaves the same for
+examined, and are then shopped for twenty virtual days: "steady" behaves the same for
 everybody, "exam-aware" is careful only when it recognises the examiner. Watch the
 second one get caught; every revealed task is made again from its seed on the way.
 
