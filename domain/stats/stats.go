@@ -1,12 +1,20 @@
 // Package stats compares how often an agent succeeds in its exam and in the
 // field, and describes latencies.
 //
+// The comparison itself is [Compare]: one test, its thresholds, one verdict. All
+// else stands beside it and changes no figure of it: evidence that may be looked
+// at again and again ([LogE], [PAlways], [Gated]), what blocked tasks could have
+// changed ([BlockedBand]), the mix of families ([Stratify]), the size of what is
+// seen and of what goes unseen ([Conformity], [DetectableDrop]), and latencies
+// ([CensoredQuantile], [CompareLatencies]).
+//
 // Whether a threshold is met is decided in integers: in float64, 0.95 - 0.80 is
 // less than 0.15. Only the p-value is compared as a float64. Tests, intervals
 // and quantiles have no continuity correction and no options, so that equal
 // counts give equal results. The last digits of a result may differ between
 // processors, for Go may fuse multiplication and addition; whoever recomputes a
-// published p compares it within 1e-9 of its size.
+// published p compares it within 1e-9 of its size. A figure that does not exist
+// for the counts at hand, such as a ratio over 0, is NaN where nothing else is said.
 package stats
 
 import (
@@ -70,6 +78,7 @@ const (
 	ExamOnly     Verdict = "exam_only"
 	Consistent   Verdict = "consistent"
 	Insufficient Verdict = "insufficient"
+	Watch        Verdict = "watch" // a first sighting, not confirmed; only of [Gated]
 )
 
 // An Interval is a closed interval.
@@ -90,11 +99,7 @@ type Comparison struct {
 // Compare tests whether the field rate lies below the exam rate.
 // It panics unless both counts pass [Counts.Check].
 func Compare(exam, field Counts) Comparison {
-	for _, c := range []Counts{exam, field} {
-		if err := c.Check(); err != nil {
-			panic("stats: " + err.Error())
-		}
-	}
+	mustCheck(exam, field)
 	c := Comparison{
 		P:            1,
 		Drop:         exam.Rate() - field.Rate(),
@@ -121,6 +126,15 @@ func Compare(exam, field Counts) Comparison {
 		c.Verdict = Consistent
 	}
 	return c
+}
+
+// mustCheck panics unless all of counts pass [Counts.Check].
+func mustCheck(counts ...Counts) {
+	for _, c := range counts {
+		if err := c.Check(); err != nil {
+			panic("stats: " + err.Error())
+		}
+	}
 }
 
 // material reports whether the drop is at least MinDropPoints points.
@@ -165,21 +179,30 @@ func fisher(exam, field Counts) float64 {
 	ratio := func(k int) float64 {
 		return float64(s-k) / float64(k+1) * (float64(n2-k) / float64(n1-s+k+1))
 	}
+	return lowerTail(lo, hi, mode, field.Passes, ratio)
+}
+
+// lowerTail returns the probability of at most x under a distribution on lo to hi
+// with one peak, at mode, of which ratio(k) is the weight of k+1 over that of k.
+// Weights end where float64 loses digits: multiplied by a ratio near 1, the very
+// smallest would never become 0.
+func lowerTail(lo, hi, mode, x int, ratio func(k int) float64) float64 {
 	var tail, total float64
 	add := func(k int, w float64) {
 		total += w
-		if k <= field.Passes {
+		if k <= x {
 			tail += w
 		}
 	}
+	const least = 0x1p-1022
 	w := 1.0
-	for k := mode; k <= hi && w > 0; k++ {
+	for k := mode; k <= hi && w >= least; k++ {
 		add(k, w)
 		w *= ratio(k)
 	}
 	w = 1
 	for k := mode - 1; k >= lo; k-- {
-		if w /= ratio(k); w == 0 {
+		if w /= ratio(k); w < least {
 			break
 		}
 		add(k, w)
