@@ -506,7 +506,7 @@ func TestPages(t *testing.T) {
 	w.grant(honest)
 	for look := range 5 {
 		w.pass(1e9)
-		e := finding.Reached{Consent: d.consent, Agent: house, Demo: true, Cycle: finding.AfterDay, Day: d.day + uint32(look), Look: look + 1, Verdict: finding.Consistent, Families: []finding.Family{}}
+		e := finding.Reached{Consent: d.consent, Agent: house, Demo: true, Cycle: finding.AfterDay, Day: d.day + uint32(look), Look: look + 1, Verdict: finding.Consistent, GatedVerdict: finding.Consistent, Families: []finding.Family{}}
 		w.ok(w.service.Finding(t.Context(), w.meta(fmt.Sprint(look)), d.consent, finding.Reach(e)))
 	}
 	w.ok(w.runner.CatchUp(t.Context()))

@@ -14,24 +14,33 @@ import (
 
 type findingBody struct {
 	Mark
-	At         time.Time          `json:"at"`
-	Consent    string             `json:"consent"`
-	ConsentURL string             `json:"consentUrl" format:"uri"`
-	Agent      agent.Ref          `json:"agent"`
-	Cycle      string             `json:"cycle" enum:"day,end" doc:"What occasioned the comparison: a day was opened, or the consent is over."`
-	Day        uint32             `json:"day" doc:"The day just opened."`
-	Date       string             `json:"date" format:"date"`
-	Look       int                `json:"look" doc:"How often this consent was looked at, with this time."`
-	Verdict    string             `json:"verdict" enum:"exam_only,consistent,insufficient" doc:"consistent: no such gap was found, which is no proof of equality."`
-	Note       string             `json:"note" doc:"The same in plain words."`
-	Exam       finding.Arm        `json:"exam"`
-	Field      finding.Arm        `json:"field"`
-	Families   []finding.Family   `json:"families" doc:"For reading; no test is made of them."`
-	Test       string             `json:"test" doc:"z_pooled or fisher_exact; empty if there is not enough data."`
-	P          string             `json:"p" doc:"One-sided."`
-	Drop       finding.Interval   `json:"drop" doc:"Exam less field, with its 95 % interval (Newcombe)."`
-	Rule       uint32             `json:"rule"`
-	Thresholds finding.Thresholds `json:"thresholds"`
+	At          time.Time             `json:"at"`
+	Consent     string                `json:"consent"`
+	ConsentURL  string                `json:"consentUrl" format:"uri"`
+	Agent       agent.Ref             `json:"agent"`
+	Cycle       string                `json:"cycle" enum:"day,end" doc:"What occasioned the comparison: a day was opened, or the consent is over."`
+	Day         uint32                `json:"day" doc:"The day just opened."`
+	Date        string                `json:"date" format:"date"`
+	Look        int                   `json:"look" doc:"How often this consent was looked at, with this time."`
+	Verdict     string                `json:"verdict" enum:"exam_only,consistent,insufficient" doc:"consistent: no such gap was found, which is no proof of equality."`
+	Note        string                `json:"note" doc:"The same in plain words."`
+	Exam        finding.Arm           `json:"exam"`
+	Field       finding.Arm           `json:"field"`
+	Families    []finding.Family      `json:"families" doc:"For reading; no test is made of them."`
+	Test        string                `json:"test" doc:"z_pooled or fisher_exact; empty if there is not enough data."`
+	P           string                `json:"p" doc:"One-sided."`
+	Drop        finding.Interval      `json:"drop" doc:"Exam less field, with its 95 % interval (Newcombe)."`
+	Gated       string                `json:"gatedVerdict" enum:"exam_only,watch,consistent,insufficient" doc:"The verdict behind a test that holds however often one looks; watch is a first sighting, not confirmed."`
+	LogE        string                `json:"logE" doc:"Natural logarithm of the E-value of this look."`
+	PAlways     string                `json:"pAlways" doc:"Valid at every look; it never rises."`
+	Band        finding.Band          `json:"band" doc:"The verdicts with all blocked and missed tasks as passes, and as fails."`
+	Conformity  finding.Interval      `json:"conformity" doc:"Field over exam, with its 95 % interval."`
+	Stratified  finding.Stratified    `json:"stratified" doc:"The comparison within families (Cochran-Mantel-Haenszel)."`
+	Detectable  string                `json:"detectableDrop" doc:"The smallest drop that this many tasks show 4 times in 5, as a fraction; empty if none."`
+	Latency     finding.LatencyRatios `json:"latency" doc:"Field over exam."`
+	AllConsents finding.AllConsents   `json:"allConsents" doc:"The agent in the field under every consent it ever had."`
+	Rule        uint32                `json:"rule"`
+	Thresholds  finding.Thresholds    `json:"thresholds"`
 }
 
 type findingsInput struct {
@@ -93,6 +102,7 @@ func (s *server) findingOf(f projections.Finding) findingBody {
 		Mark: markOf(f.Demo), At: f.At, Consent: f.Consent, ConsentURL: s.consentURL(f.Consent), Agent: f.Agent,
 		Cycle: string(f.Cycle), Day: f.Day, Date: domain.DayString(f.Day), Look: f.Look,
 		Verdict: string(f.Verdict), Note: f.Note, Exam: f.Exam, Field: f.Field, Families: f.Families,
-		Test: f.Test, P: f.P, Drop: f.Drop, Rule: f.Rule, Thresholds: f.Thresholds,
+		Test: f.Test, P: f.P, Drop: f.Drop, Gated: string(f.GatedVerdict), LogE: f.LogE, PAlways: f.PAlways, Band: f.Band, Conformity: f.Conformity,
+		Stratified: f.Stratified, Detectable: f.DetectableDrop, Latency: f.Latency, AllConsents: f.AllConsents, Rule: f.Rule, Thresholds: f.Thresholds,
 	}
 }

@@ -21,7 +21,7 @@ import (
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 2, Visibility: domain.Sealed,
+	Name: "due", Version: 3, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -32,6 +32,7 @@ var DueWork = Projection{
 			granted     timestamptz not null,
 			over        timestamptz,
 			looks       int         not null default 0,
+			p_always    text        not null default '', -- of the last look
 			final       boolean     not null default false -- compared at its end
 		);
 		create index on due_consents (agent);
@@ -93,7 +94,8 @@ func applyDue(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error
 		return tx.Exec(ctx, `insert into due_runs (agent, n, event) values ($1, $2, $3)`, r.Stream.ID(), r.Version, data)
 	case finding.Reached:
 		final := e.Cycle == finding.AtEnd
-		err := tx.Exec(ctx, `update due_consents set looks = $2, final = final or $3 where consent = $1`, e.Consent, e.Look, final)
+		err := tx.Exec(ctx, `update due_consents set looks = $2, final = final or $3, p_always = $4 where consent = $1`,
+			e.Consent, e.Look, final, e.PAlways)
 		if err != nil || final {
 			return err
 		}
@@ -315,21 +317,22 @@ func (d Due) Surfaces(ctx context.Context, ref agent.Ref) ([]DueSurface, error) 
 
 // DueComparisons says which comparisons of a consent exist.
 type DueComparisons struct {
-	Looks int             // how many
-	Days  map[uint32]bool // after the opening of which days
-	Ended bool            // whether there is one at the consent's end
+	Looks   int             // how many
+	Days    map[uint32]bool // after the opening of which days
+	Ended   bool            // whether there is one at the consent's end
+	PAlways string          // of the last one
 }
 
 // Compared returns the comparisons of a consent: none for one it does not know.
 func (d Due) Compared(ctx context.Context, consent string) (DueComparisons, error) {
 	c := DueComparisons{Days: make(map[uint32]bool)}
 	rows, err := d.Pool.Query(ctx, `
-		select looks, final, array(select day from due_compared where consent = $1) from due_consents where consent = $1`, consent)
+		select looks, final, p_always, array(select day from due_compared where consent = $1) from due_consents where consent = $1`, consent)
 	if err != nil {
 		return c, err
 	}
 	var days []uint32
-	_, err = pgx.ForEachRow(rows, []any{&c.Looks, &c.Ended, &days}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&c.Looks, &c.Ended, &c.PAlways, &days}, func() error {
 		for _, day := range days {
 			c.Days[day] = true
 		}
@@ -363,14 +366,22 @@ type DueResult struct {
 
 // Field returns how the revealed tasks of a consent ended, by day and slot.
 func (d Due) Field(ctx context.Context, consent string) ([]DueResult, error) {
-	scan := func(row pgx.CollectableRow) (r DueResult, err error) {
-		var result []byte
-		if err = row.Scan(&r.Family, &result); err != nil {
-			return r, err
-		}
-		err = domain.Unmarshal(result, &r.Result)
+	return collect(ctx, d.Pool, scanDueResult, `
+		select family, result from due_slots where consent = $1 and state = 'revealed' order by day, slot`, consent)
+}
+
+// AgentField returns how the revealed tasks of all consents of an agent ended.
+func (d Due) AgentField(ctx context.Context, ref agent.Ref) ([]DueResult, error) {
+	return collect(ctx, d.Pool, scanDueResult, `
+		select s.family, s.result from due_slots s join due_consents c using (consent)
+		where c.agent = $1 and s.state = 'revealed' order by s.day, s.slot, c.granted`, string(ref))
+}
+
+func scanDueResult(row pgx.CollectableRow) (r DueResult, err error) {
+	var result []byte
+	if err = row.Scan(&r.Family, &result); err != nil {
 		return r, err
 	}
-	return collect(ctx, d.Pool, scan, `
-		select family, result from due_slots where consent = $1 and state = 'revealed' order by day, slot`, consent)
+	err = domain.Unmarshal(result, &r.Result)
+	return r, err
 }

@@ -319,7 +319,7 @@ func TestDue(t *testing.T) {
 	if diff := cmp.Diff(wantSurfaces, must(due.Surfaces(ctx, house))(t)); diff != "" {
 		t.Errorf("Surfaces (-want +got):\n%s", diff)
 	}
-	wantCompared := projections.DueComparisons{Looks: 1, Days: map[uint32]bool{first.day: true}}
+	wantCompared := projections.DueComparisons{Looks: 1, PAlways: "0.02", Days: map[uint32]bool{first.day: true}}
 	if diff := cmp.Diff(wantCompared, must(due.Compared(ctx, first.consent))(t)); diff != "" {
 		t.Errorf("Compared (-want +got):\n%s", diff)
 	}

@@ -265,7 +265,7 @@ func grant(t *testing.T, h *history, ref agent.Ref, nonce string) string {
 
 func reached(id string, ref agent.Ref, look int, cycle finding.Cycle, n uint32) finding.Reached {
 	return finding.Reached{
-		Consent: id, Agent: ref, Demo: ref == house, Cycle: cycle, Day: n, Look: look, Verdict: finding.ExamOnly, Note: "a gap",
+		Consent: id, Agent: ref, Demo: ref == house, Cycle: cycle, Day: n, Look: look, Verdict: finding.ExamOnly, GatedVerdict: finding.Watch, PAlways: "0.02", Note: "a gap",
 		Families: []finding.Family{},
 	}
 }

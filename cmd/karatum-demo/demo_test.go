@@ -81,6 +81,9 @@ func TestCaught(t *testing.T) {
 		t.Errorf("verdicts = %+v, want steady consistent and exam-aware exam_only", r.Agents)
 	}
 	for _, a := range r.Agents {
+		if a.GatedVerdict != a.Verdict {
+			t.Errorf("%s: gated verdict %s, want %s too: the evidence is plain", a.Agent, a.GatedVerdict, a.Verdict)
+		}
 		if a.ExamAttempts < 40 || a.FieldTasks < 40 {
 			t.Errorf("%s: %d exam attempts and %d field tasks, want at least 40 of each", a.Agent, a.ExamAttempts, a.FieldTasks)
 		}

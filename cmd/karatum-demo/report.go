@@ -33,7 +33,7 @@ type agentReport struct {
 	Agent        string          `json:"agent"`
 	Ref          string          `json:"ref"`
 	Verdict      finding.Verdict `json:"verdict"`
-	GatedVerdict *string         `json:"gatedVerdict"`
+	GatedVerdict finding.Verdict `json:"gatedVerdict"`
 	ExamAttempts int             `json:"examAttempts"`
 	ExamPasses   int             `json:"examPasses"`
 	FieldTasks   int             `json:"fieldTasks"`
@@ -64,6 +64,7 @@ func (s *stage) agent(ctx context.Context, name string) (a agentReport, err erro
 	var answer struct {
 		Finding *struct {
 			Verdict finding.Verdict  `json:"verdict"`
+			Gated   finding.Verdict  `json:"gatedVerdict"`
 			Exam    finding.Arm      `json:"exam"`
 			Field   finding.Arm      `json:"field"`
 			P       json.Number      `json:"p"`
@@ -78,7 +79,7 @@ func (s *stage) agent(ctx context.Context, name string) (a agentReport, err erro
 	if f == nil {
 		return a, fmt.Errorf("no finding on %s was reached", name)
 	}
-	a.Verdict, a.P, a.drop = f.Verdict, f.P, f.Drop
+	a.Verdict, a.GatedVerdict, a.P, a.drop = f.Verdict, f.Gated, f.P, f.Drop
 	a.ExamAttempts, a.ExamPasses = f.Exam.Counted, f.Exam.Passed
 	a.FieldTasks, a.FieldPasses = f.Field.Counted, f.Field.Passed
 	return a, nil
@@ -147,11 +148,18 @@ func (s *stage) again(ctx context.Context, id string) (same bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	asked := t.Ask.Hash() // as committed to: what is filled in was not known
+	expected := plan.ExpectedHash(t)
+	if e.Filled != (task.Filled{}) {
+		if t, err = t.Fill(e.Filled); err != nil {
+			return false, err
+		}
+	}
 	commit := plan.Commit(plan.CommitFields{
 		Consent: e.Consent, Day: e.Day, Slot: uint32(e.Slot), //nolint:gosec // below 24
 		Template: e.Template, TemplateVersion: e.TemplateVersion, Endpoint: e.Endpoint,
 		Identity: plan.Identity(e.Seed), SendAt: plan.SendAt(e.Seed, e.Day), Seed: e.Seed,
-		AskHash: t.Ask.Hash(), ExpectedHash: t.Expected.Hash(),
+		AskHash: asked, ExpectedHash: expected,
 	})
 	return commit == answer.Commit && t.Prompt == e.Prompt &&
 		t.Ask.Hash() == e.Ask.Hash() && t.Expected.Hash() == e.Expected.Hash(), nil
@@ -164,10 +172,10 @@ func (r report) print(w io.Writer, asJSON bool) error {
 		return enc.Encode(r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "agent\texam\tfield\tdrop\tp\tverdict")
+	_, _ = fmt.Fprintln(t, "agent\texam\tfield\tdrop\tp\tverdict\tconfirmed")
 	for _, a := range r.Agents {
-		_, _ = fmt.Fprintf(t, "%s (DEMO)\t%d/%d\t%d/%d\t%s\t%s\t%s\n", a.Agent,
-			a.ExamPasses, a.ExamAttempts, a.FieldPasses, a.FieldTasks, points(a.drop.Value), short(a.P), a.Verdict)
+		_, _ = fmt.Fprintf(t, "%s (DEMO)\t%d/%d\t%d/%d\t%s\t%s\t%s\t%s\n", a.Agent,
+			a.ExamPasses, a.ExamAttempts, a.FieldPasses, a.FieldTasks, points(a.drop.Value), short(a.P), a.Verdict, a.GatedVerdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err

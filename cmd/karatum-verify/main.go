@@ -77,7 +77,7 @@ computed here again, by code that reads no database and keeps no state.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newDerive())
+	root.AddCommand(newCompare(), newDerive(), newGrade(), newTask())
 	return root
 }
 

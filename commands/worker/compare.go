@@ -3,9 +3,11 @@ package worker
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
@@ -18,15 +20,18 @@ import (
 // the consent's end, and records what it comes to.
 func (w *Worker) compare(ctx context.Context, v *view, day uint32, cycle finding.Cycle) error {
 	c := v.Granted
-	attempts, err := w.Work.Exam(ctx, c.Payload.Agent)
-	if err != nil {
+	in := Arms{Unplanned: unplanned(v), PAlways: v.comparisons.PAlways, Limit: w.deadline()}
+	var err error
+	if in.Exam, err = w.Work.Exam(ctx, c.Payload.Agent); err != nil {
 		return err
 	}
-	results, err := w.Work.Field(ctx, c.Consent)
-	if err != nil {
+	if in.Field, err = w.Work.Field(ctx, c.Consent); err != nil {
 		return err
 	}
-	r := Compare(attempts, results, unplanned(v))
+	if in.AllField, err = w.Work.AgentField(ctx, c.Payload.Agent); err != nil {
+		return err
+	}
+	r := Compare(in)
 	r.Consent, r.Agent, r.Demo = c.Consent, c.Payload.Agent, v.Demo
 	r.Cycle, r.Day, r.Look = cycle, day, v.comparisons.Looks+1
 	command := fmt.Sprintf("compare/%s/%s/%d", c.Consent, cycle, day)
@@ -35,6 +40,7 @@ func (w *Worker) compare(ctx context.Context, v *view, day uint32, cycle finding
 		return err
 	}
 	v.comparisons.Looks++
+	v.comparisons.PAlways = r.PAlways
 	return nil
 }
 
@@ -49,17 +55,29 @@ func unplanned(v *view) (n int) {
 	return n
 }
 
-// Compare returns the comparison of exam attempts with revealed field results.
-// unplanned tasks of days without a plan are added to those missed.
-func Compare(attempts []exam.Attempt, results []Result, unplanned int) finding.Reached {
-	var examined, field tally
-	for _, a := range attempts {
-		examined.add(a.Family, shop.Result{State: shop.StateJudged, Outcome: a.Outcome, LatencyMs: a.LatencyMs})
+// Arms is what a comparison looks at.
+type Arms struct {
+	Exam      []exam.Attempt
+	Field     []Result      // revealed, of the consent
+	Unplanned int           // tasks of days without a plan: they count as missed
+	AllField  []Result      // revealed, of all consents the agent ever had
+	PAlways   string        // of the look before, "" for the first
+	Limit     time.Duration // of a task: what timed out took at least that long
+}
+
+// Compare returns the comparison of exam and field, and what stands beside it.
+func Compare(a Arms) finding.Reached {
+	var examined, field, everywhere tally
+	for _, t := range a.Exam {
+		examined.add(t.Family, shop.Result{State: shop.StateJudged, Outcome: t.Outcome, LatencyMs: t.LatencyMs}, a.Limit)
 	}
-	for _, r := range results {
-		field.add(r.Family, r.Result)
+	for _, r := range a.Field {
+		field.add(r.Family, r.Result, a.Limit)
 	}
-	field.arm.Missed += unplanned
+	for _, r := range a.AllField {
+		everywhere.add(r.Family, r.Result, a.Limit)
+	}
+	field.arm.Missed += a.Unplanned
 	e, f := examined.counts(), field.counts()
 	c := stats.Compare(e, f)
 	r := finding.Reached{
@@ -70,30 +88,105 @@ func Compare(attempts []exam.Attempt, results []Result, unplanned int) finding.R
 		Thresholds: finding.Thresholds{
 			MinExam: stats.MinExam, MinField: stats.MinField,
 			MaxP: stats.Format(stats.MaxP), MinDropPoints: stats.MinDropPoints,
+			MinE: stats.MinE, MaxLost: stats.MaxLostPercent,
+		},
+		Latency: finding.LatencyRatios{
+			Median: ratio(examined.latencies, field.latencies, .5), P90: ratio(examined.latencies, field.latencies, .9),
 		},
 	}
 	if c.Test != "" {
 		r.Test, r.P = string(c.Test), stats.Format(c.P)
 	}
 	if e.N > 0 && f.N > 0 {
-		r.Drop = finding.Interval{
-			Value: stats.Format(c.Drop), Low: stats.Format(c.DropInterval.Lo), High: stats.Format(c.DropInterval.Hi),
-		}
+		r.Drop = interval(c.Drop, c.DropInterval)
+		r.Conformity = interval(stats.Conformity(e, f))
 	}
+	gate(&r, a.PAlways, e, f, field.lost())
+	beside(&r, &examined, &field, e, f)
+	r.AllConsents = allConsents(e, &everywhere)
 	return r
 }
 
 // rule is the version of the comparison: test, thresholds and what counts.
 const rule = 1
 
+// gate adds the verdict that only ever rises on evidence which holds however often
+// one looks.
+func gate(r *finding.Reached, before string, e, f stats.Counts, lost int) {
+	r.GatedVerdict = finding.Verdict(stats.Gated(e, f, lost))
+	least, err := strconv.ParseFloat(before, 64)
+	if err != nil {
+		least = 1 // of the first look
+	}
+	r.PAlways = stats.Format(least)
+	if e.N > 0 && f.N > 0 {
+		logE := stats.LogE(e, f)
+		r.LogE, r.PAlways = stats.Format(logE), stats.Format(stats.PAlways(least, logE, e, f))
+	}
+}
+
+// beside adds what helps to judge a verdict and does not decide it.
+func beside(r *finding.Reached, examined, field *tally, e, f stats.Counts) {
+	band := stats.BlockedBand(e, f, field.lost())
+	r.Band = finding.Band{Passed: finding.Verdict(band.Passed), Failed: finding.Verdict(band.Failed)}
+	if drop, ok := stats.DetectableDrop(e, f.N); ok {
+		r.DetectableDrop = stats.Format(drop)
+	}
+	var strata []stats.Table
+	for _, family := range r.Families {
+		strata = append(strata, stats.Table{Exam: examined.families[family.Family], Field: field.families[family.Family]})
+	}
+	s := stats.Stratify(strata)
+	r.Stratified = finding.Stratified{
+		Strata: s.Strata, Z: figure(s.Z), P: figure(s.P), RiskDifference: figure(s.RiskDifference), OddsRatio: figure(s.OddsRatio), Mix: s.Mix,
+	}
+}
+
+func allConsents(e stats.Counts, everywhere *tally) finding.AllConsents {
+	f := everywhere.counts()
+	c := stats.Compare(e, f)
+	all := finding.AllConsents{
+		Counted: f.N, Passed: f.Passes,
+		Verdict: finding.Verdict(c.Verdict), GatedVerdict: finding.Verdict(stats.Gated(e, f, everywhere.lost())),
+	}
+	if c.Test != "" {
+		all.P = stats.Format(c.P)
+	}
+	if e.N > 0 && f.N > 0 {
+		all.LogE = stats.Format(stats.LogE(e, f))
+	}
+	return all
+}
+
+// figure writes a number, and nothing for one that does not exist.
+func figure(f float64) string {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return ""
+	}
+	return stats.Format(f)
+}
+
+func interval(value float64, i stats.Interval) finding.Interval {
+	return finding.Interval{Value: figure(value), Low: figure(i.Lo), High: figure(i.Hi)}
+}
+
+func ratio(exam, field []stats.Reading, q float64) string {
+	e, ok := stats.CensoredQuantile(exam, q)
+	f, also := stats.CensoredQuantile(field, q)
+	if !ok || !also || e.AtLeast || e.Value == 0 {
+		return ""
+	}
+	return stats.Reading{Value: f.Value / e.Value, AtLeast: f.AtLeast}.String()
+}
+
 // A tally counts one arm.
 type tally struct {
 	arm       finding.Arm
-	latencies []float64
+	latencies []stats.Reading
 	families  map[string]stats.Counts
 }
 
-func (t *tally) add(family string, r shop.Result) {
+func (t *tally) add(family string, r shop.Result, limit time.Duration) {
 	switch r.State {
 	case shop.StateMissed:
 		t.arm.Missed++
@@ -119,8 +212,12 @@ func (t *tally) add(family string, r shop.Result) {
 		return
 	}
 	t.arm.Counted++
-	if r.Outcome != task.Error && r.Outcome != task.Timeout { // neither has a time of its own
-		t.latencies = append(t.latencies, float64(r.LatencyMs))
+	switch r.Outcome {
+	case task.Error: // has no time of its own
+	case task.Timeout:
+		t.latencies = append(t.latencies, stats.Reading{Value: float64(limit.Milliseconds()), AtLeast: true})
+	default:
+		t.latencies = append(t.latencies, stats.Reading{Value: float64(r.LatencyMs)})
 	}
 	if t.families == nil {
 		t.families = make(map[string]stats.Counts)
@@ -135,6 +232,9 @@ func (t *tally) add(family string, r shop.Result) {
 
 func (t *tally) counts() stats.Counts { return stats.Counts{N: t.arm.Counted, Passes: t.arm.Passed} }
 
+// lost is how many planned tasks say nothing: they were blocked or missed.
+func (t *tally) lost() int { return t.arm.Blocked + t.arm.Missed }
+
 func (t *tally) close(c stats.Counts) finding.Arm {
 	if c.N > 0 {
 		wilson := stats.Wilson(c)
@@ -146,12 +246,12 @@ func (t *tally) close(c stats.Counts) finding.Arm {
 	return t.arm
 }
 
-func quantile(sample []float64, q float64) string {
-	v, ok := stats.Quantile(sample, q)
+func quantile(sample []stats.Reading, q float64) string {
+	v, ok := stats.CensoredQuantile(sample, q)
 	if !ok {
 		return ""
 	}
-	return stats.Format(v)
+	return v.String()
 }
 
 func families(examined, field *tally) []finding.Family {
@@ -185,7 +285,10 @@ func note(r finding.Reached) string {
 	case finding.ExamOnly:
 		fmt.Fprintf(&b, "The agent does significantly worse where it is not examined (one-sided p = %s, %s; the rule asks for p < %s and a drop of at least %d points).",
 			rounded(r.P), r.Test, r.Thresholds.MaxP, r.Thresholds.MinDropPoints)
-	case finding.Consistent:
+		if r.GatedVerdict != finding.ExamOnly {
+			b.WriteString(" This is a first sighting: it is not confirmed by a test that holds however often one looks.")
+		}
+	case finding.Consistent, finding.Watch:
 		fmt.Fprintf(&b, "No significant, material drop was found (one-sided p = %s, %s). That is no proof that there is none.", rounded(r.P), r.Test)
 	case finding.Insufficient:
 		fmt.Fprintf(&b, "That is too little to compare: the rule asks for %d exam attempts and %d counted field tasks.",

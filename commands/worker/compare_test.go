@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -67,7 +68,7 @@ func TestCompareVerdicts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := worker.Compare(tt.exam, tt.field, tt.unplanned)
+			got := worker.Compare(worker.Arms{Exam: tt.exam, Field: tt.field, Unplanned: tt.unplanned})
 			if got.Verdict != tt.verdict {
 				t.Errorf("verdict %s, want %s", got.Verdict, tt.verdict)
 			}
@@ -90,7 +91,7 @@ func TestCompareCountsEachEnd(t *testing.T) {
 	for _, state := range []shop.State{shop.StateMissed, shop.StateCancelled} {
 		field = append(field, worker.Result{Family: "units", Result: shop.Result{State: state}})
 	}
-	got := worker.Compare(nil, field, 4).Field
+	got := worker.Compare(worker.Arms{Field: field, Unplanned: 4, Limit: 30 * time.Second}).Field
 	got.Rate, got.MedianMs, got.P90Ms = finding.Interval{}, "", ""
 	want := finding.Arm{
 		Counted: 7, Passed: 3, Failed: 1, Refused: 1, TimedOut: 1, Errored: 1, Blocked: 1, Missed: 5, Cancelled: 1,
@@ -102,12 +103,73 @@ func TestCompareCountsEachEnd(t *testing.T) {
 
 func TestCompareByFamily(t *testing.T) {
 	t.Parallel()
-	got := worker.Compare(append(attempts(task.Pass, 2), attempts(task.Fail, 1)...), append(results(task.Pass, 4), results(task.Blocked, 9)...), 0)
+	got := worker.Compare(worker.Arms{
+		Exam:  append(attempts(task.Pass, 2), attempts(task.Fail, 1)...),
+		Field: append(results(task.Pass, 4), results(task.Blocked, 9)...),
+	})
 	want := []finding.Family{
 		{Family: "dates", ExamCount: 3, ExamPassed: 2},
 		{Family: "units", FieldCount: 4, FieldPassed: 4},
 	}
 	if diff := cmp.Diff(want, got.Families); diff != "" {
 		t.Errorf("families (-want +got):\n%s", diff)
+	}
+}
+
+// The gate, over the looks of one consent: the p-value that always holds never
+// rises, a first sighting is watched, and what is confirmed stays so only while the
+// evidence does.
+func TestCompareGate(t *testing.T) {
+	t.Parallel()
+	var field []worker.Result
+	before := ""
+	var got []finding.Verdict
+	var ps []float64
+	for _, day := range []struct{ passed, failed int }{{7, 5}, {0, 3}, {0, 12}, {60, 0}} {
+		field = append(append(field, results(task.Pass, day.passed)...), results(task.Fail, day.failed)...)
+		r := worker.Compare(worker.Arms{Exam: attempts(task.Pass, 20), Field: field, AllField: field, PAlways: before})
+		p, err := strconv.ParseFloat(r.PAlways, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.AllConsents.Counted != len(field) || r.AllConsents.Verdict != r.Verdict || r.AllConsents.LogE != r.LogE {
+			t.Errorf("with one consent the agent's arm is %+v and the consent's %s, %s", r.AllConsents, r.Verdict, r.LogE)
+		}
+		before, ps, got = r.PAlways, append(ps, p), append(got, r.GatedVerdict)
+	}
+	want := []finding.Verdict{finding.Watch, finding.ExamOnly, finding.ExamOnly, finding.Watch}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("gated verdicts (-want +got):\n%s", diff)
+	}
+	for i := range ps[1:] {
+		if ps[i+1] > ps[i] {
+			t.Errorf("p always = %v, and it must never rise", ps)
+		}
+	}
+}
+
+// What says nothing is shown by the verdicts it could turn over, and too much of it
+// leaves none.
+func TestCompareLost(t *testing.T) {
+	t.Parallel()
+	field := append(results(task.Pass, 14), results(task.Fail, 6)...)
+	few := worker.Compare(worker.Arms{Exam: attempts(task.Pass, 40), Field: append(field, results(task.Blocked, 8)...)})
+	if few.Band != (finding.Band{Passed: finding.ExamOnly, Failed: finding.ExamOnly}) || few.GatedVerdict == finding.Insufficient {
+		t.Errorf("8 of 28 lost: band %+v, gated %s", few.Band, few.GatedVerdict)
+	}
+	many := worker.Compare(worker.Arms{Exam: attempts(task.Pass, 40), Field: field, Unplanned: 9})
+	if many.GatedVerdict != finding.Insufficient {
+		t.Errorf("9 of 29 lost: gated %s, want insufficient", many.GatedVerdict)
+	}
+}
+
+func TestCompareLatencies(t *testing.T) {
+	t.Parallel()
+	got := worker.Compare(worker.Arms{
+		Exam: attempts(task.Pass, 12), Field: append(results(task.Pass, 6), results(task.Timeout, 6)...), Limit: 30 * time.Second,
+	})
+	if got.Exam.MedianMs != "10" || got.Field.MedianMs != "≥15010" || got.Field.P90Ms != "≥30000" || got.Latency.P90 != "≥3000" {
+		t.Errorf("exam %s ms, field %s ms and %s ms, ratio %s; a timeout took at least as long as it was given",
+			got.Exam.MedianMs, got.Field.MedianMs, got.Field.P90Ms, got.Latency.P90)
 	}
 }

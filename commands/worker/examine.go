@@ -10,6 +10,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -73,17 +74,21 @@ func (w *Worker) attempt(
 	if err != nil {
 		return exam.Attempt{}, err
 	}
+	a := exam.Attempt{
+		Seed: seed, Template: choice.Template, TemplateVersion: choice.Version, Family: t.Family,
+		Endpoint: choice.Endpoint, Entry: choice.Entry,
+	}
+	if _, err := w.fill(ctx, &t); err != nil {
+		a.Outcome, a.Rule = task.Blocked, shop.ChainReadFailed
+		return a, nil
+	}
 	reply, err := w.Field.Ask(ctx, endpoint(p, choice.Endpoint).Kind, agents.Call{
 		Target: targets[choice.Endpoint], Ask: t.Ask, Sender: agents.Harness(), Deadline: w.deadline(),
 	})
 	if err != nil {
 		return exam.Attempt{}, err
 	}
-	a := exam.Attempt{
-		Seed: seed, Template: choice.Template, TemplateVersion: choice.Version, Family: t.Family,
-		Endpoint: choice.Endpoint, Entry: choice.Entry,
-		Outcome: reply.Outcome, Rule: reply.Code, LatencyMs: reply.Latency.Milliseconds(),
-	}
+	a.Outcome, a.Rule, a.LatencyMs = reply.Outcome, reply.Code, reply.Latency.Milliseconds()
 	if reply.Outcome == "" {
 		g := task.Mark(t, reply.Text)
 		a.Outcome, a.Rule, a.Literal = g.Outcome, g.Rule, g.Literal

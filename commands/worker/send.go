@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/karatum/mystery/commands/agents"
@@ -57,9 +58,15 @@ func (w *Worker) isFlying(id string) bool {
 // may not leave now, and nothing was sent.
 func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id string) (Slot, error) {
 	ep := endpoint(v.Granted.Payload, s.Choice.Endpoint)
+	asked := s.Task.Ask.Hash()
+	filled, err := w.fill(ctx, &s.Task)
+	if err != nil {
+		w.Log.WarnContext(ctx, "a chain cannot be read", "shop", id, "error", err)
+		return w.block(ctx, id)
+	}
 	a := &attempt{w: w, consent: d.Consent, shop: id, sendAt: time.Unix(s.SendAt, 0), sent: shop.Sent{
 		Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template,
-		TemplateVersion: s.Choice.Version, Ask: s.Task.Ask.Hash(),
+		TemplateVersion: s.Choice.Version, Ask: asked, Filled: filled,
 	}}
 	if err := a.ask(ctx); err != nil {
 		return Slot{}, err // before anything is dialled
@@ -228,16 +235,57 @@ func (w *Worker) keepReply(ctx context.Context, id string, r agents.Reply) error
 	return w.Service.Shop(ctx, meta("reply/"+id), id, shop.Reply(e))
 }
 
+// fill completes a deferred task with what its chain says now. What goes into the
+// event is all that it takes to do so again.
+func (w *Worker) fill(ctx context.Context, t *task.Task) (f task.Filled, err error) {
+	d := t.Deferred
+	if d == nil || d.Rule == task.Payment {
+		return f, nil
+	}
+	if w.Chain == nil {
+		return f, fmt.Errorf("no node of chain %d is configured: %w", d.Chain, domain.ErrUnavailable)
+	}
+	head, err := w.Chain.Head(ctx, d.Chain)
+	if err != nil {
+		return f, err
+	}
+	if head <= uint64(d.Depth) {
+		return f, fmt.Errorf("chain %d has %d blocks only: %w", d.Chain, head, domain.ErrUnavailable)
+	}
+	block := head - uint64(d.Depth)
+	if d.Rule == task.BlockHash {
+		f.Answer, err = w.Chain.BlockHash(ctx, d.Chain, block)
+	} else {
+		f.Answer, err = w.Chain.Balance(ctx, d.Chain, block, d.Address)
+	}
+	if err != nil {
+		return f, err
+	}
+	f.Block = strconv.FormatUint(block, 10)
+	*t, err = t.Fill(f)
+	return f, err
+}
+
+// block judges a deferred task that cannot be completed.
+func (w *Worker) block(ctx context.Context, id string) (Slot, error) {
+	j := shop.Judge{Outcome: task.Blocked, Rule: shop.ChainReadFailed, Grader: task.GraderVersion}
+	err := w.Service.Shop(ctx, meta("block/"+id), id, j)
+	return Slot{State: shop.StateJudged}, err
+}
+
 // markAgain marks a reply whose worker vanished between the commitment and the
 // outcome: the bytes are there, and the grader gives what it would have given.
 // What came in place of an answer was known to that worker alone.
 func (w *Worker) markAgain(ctx context.Context, id string, s plan.Slot, slot Slot) (Slot, error) {
-	answer, err := w.answered(ctx, id)
+	answer, filled, err := w.answered(ctx, id)
 	if err != nil {
 		return slot, err
 	}
 	if !answer {
 		return w.lost(ctx, id, slot)
+	}
+	if s.Task, err = s.Task.Fill(filled); err != nil {
+		return slot, err
 	}
 	_, body, err := w.Bodies.Get(ctx, replyKey(id))
 	if err != nil {
@@ -247,20 +295,25 @@ func (w *Worker) markAgain(ctx context.Context, id string, s plan.Slot, slot Slo
 	return Slot{State: shop.StateJudged, SentAt: slot.SentAt}, err
 }
 
-func (w *Worker) answered(ctx context.Context, id string) (answer bool, err error) {
+// answered returns whether the reply of a shop is an answer, and what its task was
+// completed with.
+func (w *Worker) answered(ctx context.Context, id string) (answer bool, filled task.Filled, err error) {
 	for r, err := range w.Service.Log.Stream(ctx, shop.StreamOf(id)) {
 		if err != nil {
-			return false, err
+			return false, filled, err
 		}
 		e, err := w.Service.Catalog.Decode(r.Type, r.Data)
 		if err != nil {
-			return false, err
+			return false, filled, err
 		}
-		if e, ok := e.(shop.Replied); ok {
+		switch e := e.(type) {
+		case shop.Sent:
+			filled = e.Filled
+		case shop.Replied:
 			answer = e.Answer
 		}
 	}
-	return answer, nil
+	return answer, filled, nil
 }
 
 func mark(t task.Task, reply string) shop.Judged {

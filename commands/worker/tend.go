@@ -248,11 +248,8 @@ func (w *Worker) miss(ctx context.Context, id string) (Slot, error) {
 	return Slot{State: shop.StateMissed}, err
 }
 
-// workerLost is the code of a task that was sent by a worker which then vanished.
-const workerLost = "worker_lost"
-
 func (w *Worker) lost(ctx context.Context, id string, slot Slot) (Slot, error) {
-	j := shop.Judged{Outcome: task.Blocked, Rule: workerLost, Grader: task.GraderVersion}
+	j := shop.Judged{Outcome: task.Blocked, Rule: shop.WorkerLost, Grader: task.GraderVersion}
 	err := w.Service.Shop(ctx, meta("lost/"+id), id, shop.Judge(j))
 	return Slot{State: shop.StateJudged, SentAt: slot.SentAt}, err
 }
@@ -291,6 +288,13 @@ func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, i
 			return Slot{}, err
 		}
 		r.Result = r.Result.With(e)
+		if sent, ok := e.(shop.Sent); ok && sent.Filled != (task.Filled{}) {
+			t, err := s.Task.Fill(sent.Filled)
+			if err != nil {
+				return Slot{}, err
+			}
+			r.Filled, r.Prompt, r.Ask, r.Expected = sent.Filled, t.Prompt, t.Ask, t.Expected
+		}
 	}
 	err := w.Service.Shop(ctx, meta("reveal/"+id), id, shop.Reveal(r))
 	return Slot{State: shop.StateRevealed}, err

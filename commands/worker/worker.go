@@ -39,6 +39,7 @@ type Worker struct {
 	Gate     Gate
 	Bodies   Bodies
 	Leases   Leases           // nil: no other worker shares the ledger
+	Chain    Chain            // nil: no chain can be read
 	Rand     io.Reader        // of reply salts and of the command ids of sends
 	Now      func() time.Time // programme time
 	Sources  []string         // addresses that tasks come from, published with reveals
@@ -79,8 +80,10 @@ type Work interface {
 	// Exam returns the attempts of all recorded exam runs of an agent.
 	Exam(ctx context.Context, ref agent.Ref) ([]exam.Attempt, error)
 
-	// Field returns the revealed results of a consent.
+	// Field returns the revealed results of a consent, AgentField those of all
+	// consents that an agent ever had.
 	Field(ctx context.Context, consentID string) ([]Result, error)
+	AgentField(ctx context.Context, ref agent.Ref) ([]Result, error)
 }
 
 // A Consent is a consent with something left to do.
@@ -118,9 +121,10 @@ type Surface struct {
 
 // Comparisons says which comparisons of a consent exist.
 type Comparisons struct {
-	Looks int
-	Days  map[uint32]bool
-	Ended bool
+	Looks   int
+	Days    map[uint32]bool
+	Ended   bool
+	PAlways string // of the last look, "" before the first
 }
 
 // A Result is a revealed slot.
@@ -133,6 +137,18 @@ type Result struct {
 type Field interface {
 	Observe(ctx context.Context, kind task.Kind, url string, s agents.Sender) (task.Surface, agents.Target, error)
 	Ask(ctx context.Context, kind task.Kind, c agents.Call) (agents.Reply, error)
+}
+
+// Chain reads what deferred tasks ask for.
+type Chain interface {
+	// Head returns the number of the newest block of the chain with the given id.
+	Head(ctx context.Context, chain uint64) (uint64, error)
+
+	// BlockHash returns the hash of a block, 0x and 64 hex digits.
+	BlockHash(ctx context.Context, chain, block uint64) (string, error)
+
+	// Balance returns the native balance of an address at a block, in wei.
+	Balance(ctx context.Context, chain, block uint64, address string) (string, error)
 }
 
 // A Gate lets tasks pass while the consent and the programme do. Hold returns

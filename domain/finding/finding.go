@@ -50,6 +50,49 @@ type Reached struct {
 	Rule       uint32     `json:"rule"` // version of the rule below
 	Thresholds Thresholds `json:"thresholds"`
 	Note       string     `json:"note"` // the same in plain words
+
+	// Beside the verdict; the gated one decides what follows from it.
+	GatedVerdict   Verdict       `json:"gatedVerdict"`
+	LogE           string        `json:"logE"`           // ln of the E-value of this look, "" without data in both arms
+	PAlways        string        `json:"pAlways"`        // valid however often one looks
+	Band           Band          `json:"band"`           // with all blocked and missed as passes, and as fails
+	Conformity     Interval      `json:"conformity"`     // field over exam
+	Stratified     Stratified    `json:"stratified"`     // family by family
+	DetectableDrop string        `json:"detectableDrop"` // smallest that would be seen 4 times in 5, as a fraction
+	Latency        LatencyRatios `json:"latency"`        // field over exam
+	AllConsents    AllConsents   `json:"allConsents"`    // the agent in the field, under every consent it ever had
+}
+
+// A Band holds the verdicts under two extremes.
+type Band struct {
+	Passed Verdict `json:"passed"`
+	Failed Verdict `json:"failed"`
+}
+
+// Stratified compares the arms within families (Cochran, Mantel and Haenszel).
+type Stratified struct {
+	Strata         int    `json:"strata"` // families with tasks in both arms
+	Z              string `json:"z"`
+	P              string `json:"p"`
+	RiskDifference string `json:"riskDifference"`
+	OddsRatio      string `json:"oddsRatio"`
+	Mix            bool   `json:"mix"` // the gap may come from another mix of families
+}
+
+// LatencyRatios compare quantiles of the arms.
+type LatencyRatios struct {
+	Median string `json:"median"`
+	P90    string `json:"p90"`
+}
+
+// AllConsents is the comparison that no new consent resets.
+type AllConsents struct {
+	Counted      int     `json:"counted"`
+	Passed       int     `json:"passed"`
+	Verdict      Verdict `json:"verdict"`
+	GatedVerdict Verdict `json:"gatedVerdict"`
+	P            string  `json:"p"`
+	LogE         string  `json:"logE"`
 }
 
 // A Cycle says what occasioned a comparison.
@@ -69,6 +112,7 @@ const (
 	ExamOnly     Verdict = "exam_only"    // significantly and materially worse in the field
 	Consistent   Verdict = "consistent"   // no such gap found, which is no proof of equality
 	Insufficient Verdict = "insufficient" // not enough data to say
+	Watch        Verdict = "watch"        // gated only: a first sighting, not confirmed
 )
 
 // An Arm is one side of a comparison. Counted is the sum of the five outcomes
@@ -111,6 +155,8 @@ type Thresholds struct {
 	MinField      int    `json:"minField"`
 	MaxP          string `json:"maxP"`
 	MinDropPoints int    `json:"minDropPoints"`
+	MinE          int    `json:"minE"`           // of the gate
+	MaxLost       int    `json:"maxLostPercent"` // of planned tasks blocked or missed
 }
 
 // EventType implements [domain.Event].

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -125,11 +126,20 @@ func Compute(consent string, day uint32, secret domain.Hash, limit int, l Eligib
 			Consent: consent, Day: day, Slot: uint32(i),
 			Template: s.Choice.Template, TemplateVersion: s.Choice.Version, Endpoint: s.Choice.Endpoint,
 			Identity: s.Identity, SendAt: s.SendAt, Seed: seed,
-			AskHash: s.Task.Ask.Hash(), ExpectedHash: s.Task.Expected.Hash(),
+			AskHash: s.Task.Ask.Hash(), ExpectedHash: ExpectedHash(s.Task),
 		})
 		d.Slots[i] = s
 	}
 	return d, nil
+}
+
+// ExpectedHash returns what a commit says of the right answer: its hash, or how it
+// will be found if it is not known yet.
+func ExpectedHash(t task.Task) domain.Hash {
+	if t.Deferred != nil {
+		return shop.DeferredHash(t.Deferred.Rule, t.Deferred.Depth)
+	}
+	return t.Expected.Hash()
 }
 
 // Commits returns the 24 commits in the order of the slots.

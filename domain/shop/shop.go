@@ -57,7 +57,10 @@ type Sent struct {
 	Identity        uint32      `json:"identity"`
 	Template        string      `json:"template"`
 	TemplateVersion uint32      `json:"templateVersion"`
-	Ask             domain.Hash `json:"ask"` // hash of what is asked
+	Ask             domain.Hash `json:"ask"` // hash of what is asked, with {block} for a block that was not known
+
+	// Filled completes a task whose answer was not known when it was planned.
+	Filled task.Filled `json:"filled,omitzero"`
 }
 
 // Replied means that an answer came, and commits to it before anything looks at
@@ -81,6 +84,13 @@ type Judged struct {
 	Length  int          `json:"length"`
 	Grader  uint32       `json:"grader"` // version
 }
+
+// Codes of blocked that are ours. Those that have to do with the way to the agent
+// are in the package of its clients.
+const (
+	WorkerLost      = "worker_lost"       // the worker vanished between sending and judging
+	ChainReadFailed = "chain_read_failed" // the answer of a deferred task could not be found
+)
 
 // Missed means that the task was not sent in time. It is our doing.
 type Missed struct {
@@ -130,6 +140,7 @@ type Revealed struct {
 	Prompt          string          `json:"prompt"`
 	Ask             task.Ask        `json:"ask"`
 	Expected        task.Expected   `json:"expected"`
+	Filled          task.Filled     `json:"filled,omitzero"` // into a deferred task; the three before are filled in
 	Result          Result          `json:"result"`
 	Records         []ledger.Record `json:"records"` // the sealed records of the stream, in order
 }
@@ -238,6 +249,9 @@ func decide(s State, c Command) ([]Event, error) {
 	case Reply:
 		return step(s, Replied(c), StateSent)
 	case Judge:
+		if c.Rule == ChainReadFailed { // which is found out before anything is sent
+			return step(s, Judged(c), StateCommitted)
+		}
 		return step(s, Judged(c), StateSent, StateReplied)
 	case Miss:
 		return step(s, Missed(c), StateCommitted)

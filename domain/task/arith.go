@@ -16,6 +16,9 @@ var arithVeto = []string{
 	"price feed", "proof", "theorem", "battery",
 }
 
+// arithRivals name the templates of money.go.
+var arithRivals = []string{"tip", "gratuity", "split bill", "bill split", "bill splitter", "compound interest", "compounding", "interest"}
+
 var arithTemplates = []Template{
 	{
 		ID: "arith.percent_of", Version: 1, Family: "arith",
@@ -23,6 +26,7 @@ var arithTemplates = []Template{
 			own:       []string{"percent of", "percentage of", "percent", "percentage", "percentages"},
 			broad:     arithBroad,
 			described: append([]string{"percentage", "percent of"}, arithDescribed...),
+			rivals:    arithRivals,
 			veto:      append([]string{"percent change", "percentage change"}, arithVeto...),
 		},
 		parameters: []parameter{
@@ -38,6 +42,7 @@ var arithTemplates = []Template{
 			own:       []string{"percent change", "percentage change", "percent difference", "percentage", "percentages", "percent"},
 			broad:     arithBroad,
 			described: append([]string{"percentage", "percent change"}, arithDescribed...),
+			rivals:    arithRivals,
 			veto:      append([]string{"percent of", "percentage of"}, arithVeto...),
 		},
 		parameters: []parameter{
@@ -53,6 +58,7 @@ var arithTemplates = []Template{
 			own:       []string{"average", "mean", "arithmetic mean"},
 			broad:     append([]string{"statistics", "stats", "descriptive statistics"}, arithBroad...),
 			described: append([]string{"arithmetic mean", "average of", "mean of"}, arithDescribed...),
+			rivals:    arithRivals,
 			veto:      append([]string{"moving average", "weighted"}, arithVeto...),
 		},
 		parameters: []parameter{
@@ -80,7 +86,7 @@ func makePercentOf(d *draw) puzzle {
 	decimals := 2
 	p, x := share.rat(), whole.rat()
 	product := new(big.Rat).Mul(p, x)
-	exact := new(big.Rat).Quo(product, big.NewRat(100, 1))
+	exact := new(big.Rat).Quo(product, integer(100))
 	grouped := d.chance(2)
 	return puzzle{
 		body:     fill(pick(d, percentOfPhrasings), "p", share.String(), "x", whole.text(grouped)),
@@ -90,7 +96,7 @@ func makePercentOf(d *draw) puzzle {
 		arguments: map[Role]any{
 			rolePercent: share, roleValue: whole, roleDecimals: decimals,
 		},
-		near: []*big.Rat{p, x, big.NewRat(int64(decimals), 1), new(big.Rat).Quo(p, big.NewRat(100, 1)), big.NewRat(100, 1)},
+		near: []*big.Rat{p, x, integer(decimals), new(big.Rat).Quo(p, integer(100)), integer(100)},
 		wrong: []*big.Rat{
 			product,                         // per cent not taken
 			new(big.Rat).Quo(percent(x), p), // x is p % of what
@@ -98,7 +104,7 @@ func makePercentOf(d *draw) puzzle {
 			new(big.Rat).Add(x, exact),      // x with p % on top
 			new(big.Rat).Quo(percent(p), x), // which part of x is p
 			new(big.Rat).Quo(x, p),          // divided instead
-			new(big.Rat).Quo(exact, big.NewRat(100, 1)),
+			new(big.Rat).Quo(exact, integer(100)),
 		},
 	}
 }
@@ -139,7 +145,7 @@ func makePercentChange(d *draw) puzzle {
 		arguments: map[Role]any{
 			roleFrom: before, roleTo: after, roleDecimals: decimals,
 		},
-		near: []*big.Rat{a, b, big.NewRat(int64(decimals), 1), step, ratio, percent(ratio), big.NewRat(100, 1)},
+		near: []*big.Rat{a, b, integer(decimals), step, ratio, percent(ratio), integer(100)},
 		wrong: []*big.Rat{
 			percent(new(big.Rat).Quo(step, b)), // the new value as the base
 			percent(new(big.Rat).Quo(new(big.Rat).Neg(step), b)),
@@ -150,7 +156,7 @@ func makePercentChange(d *draw) puzzle {
 		},
 	}
 	// A change of many hundred per cent is no ordinary question.
-	p.poor = distance(exact, new(big.Rat)).Cmp(big.NewRat(400, 1)) > 0
+	p.poor = distance(exact, new(big.Rat)).Cmp(integer(400)) > 0
 	return p
 }
 
@@ -191,7 +197,7 @@ func makeAverage(d *draw) puzzle {
 		details:   [][]string{numberAlone},
 		expected:  number(Number, exact, decimals),
 		arguments: map[Role]any{roleList: list, roleDecimals: decimals},
-		near:      append([]*big.Rat{sum, big.NewRat(count, 1), big.NewRat(int64(decimals), 1)}, values...),
+		near:      append([]*big.Rat{sum, big.NewRat(count, 1), integer(decimals)}, values...),
 		wrong: []*big.Rat{
 			median, middle, low, high,
 			new(big.Rat).Quo(sum, big.NewRat(count-1, 1)),

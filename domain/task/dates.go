@@ -1,7 +1,9 @@
 package task
 
 import (
+	"math/big"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,6 +39,63 @@ var dateTemplates = []Template{
 		parameters: []parameter{{roleDate, "date day isodate value", true}},
 		make:       makeWeekday,
 	},
+	{
+		ID: "date.days_between", Version: 1, Family: "date",
+		keywords: keywords{
+			own: []string{
+				"days between", "day between", "date difference", "difference between dates", "date diff", "days until", "day difference",
+				"count days", "day count",
+			},
+			broad:     dateBroad,
+			described: append([]string{"days between", "difference between dates", "difference between two dates", "number of days"}, dateDescribed...),
+			veto:      append([]string{"add day", "date add", "shift date", "business day", "working day", "workday"}, dateVeto...),
+		},
+		parameters: []parameter{
+			{roleStart, "start startdate from fromdate date1 firstdate begin begindate a date", true},
+			{roleEnd, "end enddate to todate date2 seconddate until b otherdate", true},
+		},
+		make: makeDaysBetween,
+	},
+}
+
+// daysBetweenPhrasings ask for the days from {a} to {b}.
+var daysBetweenPhrasings = []string{
+	"How many days are there between {a} and {b}?",
+	"How many days pass from {a} to {b}?",
+	"Count the days from {a} until {b}.",
+	"What is the number of days from {a} to {b}?",
+	"A project starts on {a} and ends on {b}. How many days lie between these dates?",
+	"I have two dates, {a} and {b}. How many days apart are they?",
+}
+
+// firstExcluded says which of the two days counts.
+var firstExcluded = []string{
+	"Do not count the first day.",
+	"Leave out the first day and count the last one.",
+	"The first day does not count, the last one does.",
+	"Exclude the start date and include the end date.",
+}
+
+func makeDaysBetween(d *draw) puzzle {
+	start := date(d.between(1950, 2090), time.January, d.between(1, 365))
+	days := d.between(100, 4000)
+	end := start.AddDate(0, 0, days)
+	layout := pick(d, []string{isoDate, isoDate, "2 January 2006", "January 2, 2006"})
+
+	// All months reckoned as 30 days, the usual short cut.
+	months := 12*(end.Year()-start.Year()) + int(end.Month()-start.Month())
+	short := 30*months + end.Day() - start.Day()
+	p := puzzle{
+		body:     fill(pick(d, daysBetweenPhrasings), "a", start.Format(layout), "b", end.Format(layout)),
+		details:  [][]string{firstExcluded, numberAlone},
+		expected: exactly(integer(days), 0),
+		arguments: map[Role]any{
+			roleStart: start.Format(isoDate), roleEnd: end.Format(isoDate),
+		},
+		wrong: []*big.Rat{integer(short)},
+	}
+	p.poor = strings.Contains(p.body, p.expected.Value) // in a year, such as 196 in 1960
+	return p
 }
 
 // addDaysPhrasings ask for the date {n} days after {date}.

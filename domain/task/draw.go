@@ -1,6 +1,7 @@
 package task
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"math"
 
@@ -21,7 +22,7 @@ type draw struct {
 
 func (d *draw) word() uint64 {
 	if len(d.left) == 0 {
-		block := domain.Sum(d.seed[:], binary.BigEndian.AppendUint32(nil, d.counter))
+		block := sha256.Sum256(binary.BigEndian.AppendUint32(append(make([]byte, 0, 36), d.seed[:]...), d.counter))
 		d.counter++
 		d.left = block[:]
 	}
@@ -34,9 +35,9 @@ func (d *draw) word() uint64 {
 // incomplete round of n are skipped.
 func (d *draw) below(n int) int {
 	m := uint64(n) //nolint:gosec // n is a positive constant or the length of a list
-	rest := -m % m // 2^64 mod m
 	for {
-		if w := d.word(); w <= math.MaxUint64-rest {
+		w := d.word()
+		if w < -m || w <= math.MaxUint64-(-m%m) { // -m%m is 2^64 mod m; most words need not know
 			return int(w % m) //nolint:gosec // below n
 		}
 	}

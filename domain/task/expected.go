@@ -47,3 +47,16 @@ func number(kind AnswerKind, exact *big.Rat, decimals int) Expected {
 		Tolerance: tolerance(exact, decimals).RatString(),
 	}
 }
+
+// exactly is the Expected of a count or an amount, which is right or wrong.
+func exactly(exact *big.Rat, decimals int) Expected {
+	return Expected{Kind: Number, Value: exact.FloatString(decimals), Exact: exact.RatString()}
+}
+
+// toTheCent is the Expected of a sum of money that is right to the last digit; half
+// a cent is for the two ways to round.
+func toTheCent(exact *big.Rat) Expected {
+	x := number(Number, exact, 2)
+	x.Tolerance = "1/200"
+	return x
+}

@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/crypto/sha3"
 )
 
 var hashTemplates = []Template{
@@ -15,13 +18,29 @@ var hashTemplates = []Template{
 			own:       []string{"sha 256", "sha 2", "sha"},
 			broad:     []string{"hash", "hashes", "hashing", "digest", "checksum", "cryptographic hash"},
 			described: []string{"sha 256", "cryptographic hash", "compute hash", "computes hash", "hash of", "hash text"},
-			veto:      []string{"password", "bcrypt", "hash rate", "hashrate", "mining", "verify", "transaction hash", "block hash", "image", "sha 512", "sha 1", "sha 3", "keccak", "address checksum"},
+			veto:      []string{"password", "bcrypt", "hash rate", "hashrate", "mining", "verify", "transaction hash", "block hash", "image"},
+			rivals:    []string{"sha 512", "sha 1", "sha 3", "keccak", "address checksum", "checksum address", "eip 55", "ethereum", "evm"},
 		},
 		parameters: []parameter{
 			{roleData, dataNames, true},
 			{roleAlgorithm, "algorithm algo hash hashtype type method", false},
 		},
 		make: makeSHA256,
+	},
+	{
+		ID: "hash.keccak256", Version: 1, Family: "hash",
+		keywords: keywords{
+			own:       []string{"keccak 256", "keccak"},
+			broad:     slices.Concat([]string{"hash", "hashes", "hashing", "digest", "cryptographic hash"}, evmBroad),
+			described: []string{"keccak 256", "keccak"},
+			rivals:    []string{"sha", "sha 2", "sha 256", "sha 512", "sha 1", "sha 3", "md 5", "blake 2", "blake 3", "ripemd 160"},
+			veto:      slices.Concat([]string{"password", "bcrypt", "hash rate", "hashrate", "mining", "verify", "block hash", "image"}, evmVeto),
+		},
+		parameters: []parameter{
+			{roleData, dataNames, true},
+			{roleAlgorithm, "algorithm algo hash hashtype type method", false},
+		},
+		make: makeKeccak,
 	},
 	{
 		ID: "hash.base64", Version: 1, Family: "hash",
@@ -82,6 +101,41 @@ func makeSHA256(d *draw) puzzle {
 		expected:  Expected{Kind: Hex, Value: hex.EncodeToString(sum[:])},
 		arguments: map[Role]any{roleData: s, roleAlgorithm: []string{"sha256", "sha-256", "sha2-256"}},
 	}
+}
+
+// keccakPhrasings ask for the Keccak-256 of "{s}".
+var keccakPhrasings = []string{
+	`What is the Keccak-256 hash of the text "{s}"?`,
+	`Compute keccak256 of the string "{s}".`,
+	`Hash the text "{s}" with Keccak-256.`,
+	`I need the keccak256 digest of this text: "{s}".`,
+	`Please run Keccak-256 over the text "{s}".`,
+}
+
+// keccakAlone tells the function from the one that NIST made of it.
+var keccakAlone = []string{
+	"The original Keccak as Ethereum uses it is meant, not SHA3-256; just the hex digest, please.",
+	"Use the Keccak of Ethereum rather than standard SHA-3, and reply with the hex digest only.",
+	"I mean Ethereum's Keccak, not the NIST variant of SHA-3. Only the hex digest is needed.",
+	"Not SHA3-256, but Keccak as in Ethereum. Give me the digest in hex and nothing else.",
+}
+
+func makeKeccak(d *draw) puzzle {
+	s := d.phrase()
+	return puzzle{
+		body:      fill(pick(d, keccakPhrasings), "s", s),
+		details:   [][]string{exactBytes, keccakAlone},
+		expected:  Expected{Kind: Hex, Value: hex.EncodeToString(keccak256([]byte(s)))},
+		arguments: map[Role]any{roleData: s, roleAlgorithm: []string{"keccak256", "keccak-256", "keccak"}},
+	}
+}
+
+// keccak256 is the hash function of Ethereum: Keccak as submitted, before FIPS 202
+// changed its padding.
+func keccak256(data []byte) []byte {
+	h := sha3.NewLegacyKeccak256()
+	h.Write(data)
+	return h.Sum(nil)
 }
 
 // base64Phrasings ask for the Base64 of "{s}".

@@ -220,7 +220,8 @@ func valuesOf(t Task, text []byte) (values, bool) {
 	case Hex:
 		return values{list: hexValues(text, strings.TrimPrefix(x.Value, "0x"), strings.EqualFold)}, true
 	case Checksum:
-		return values{list: hexValues(text, strings.TrimPrefix(x.Value, "0x"), func(a, b string) bool { return a == b })}, true
+		list := hexValues(text, strings.TrimPrefix(x.Value, "0x"), func(a, b string) bool { return a == b })
+		return values{list: withoutRestated(text, list, t.Prompt)}, true
 	case Base64:
 		return values{list: base64Values(text, x.Value)}, true
 	case Token:
@@ -241,8 +242,8 @@ func (x Expected) rats() (exact, margin *big.Rat, ok bool) {
 	return exact, margin, ok
 }
 
-// maxFraction bounds the fractions of an Expected. Those of the catalogue are
-// shorter than a hundred bytes.
+// maxFraction bounds the fractions of an Expected. The longest ones of the
+// catalogue, those of compound interest, have some hundred bytes.
 const maxFraction = 4096
 
 func readFraction(s string) (*big.Rat, bool) {

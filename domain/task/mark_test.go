@@ -122,6 +122,27 @@ func TestMark(t *testing.T) {
 	}
 }
 
+// Who writes an address in another case may show the one it was given first.
+func TestMarkPassesOverTheAddressOfThePrompt(t *testing.T) {
+	t.Parallel()
+	const given, mixed = "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed", "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+	asked := task.Task{Prompt: "Apply EIP-55 to " + given + ".", Expected: task.Expected{Kind: task.Checksum, Value: mixed}}
+	for reply, want := range map[string]task.Outcome{
+		given + " to " + mixed:          task.Pass,
+		given + " = " + mixed:           task.Pass,
+		mixed + " (from " + given + ")": task.Pass,
+		given:                           task.Fail,
+		given + " = " + given:           task.Fail,
+		given + " to " + given:          task.Fail,
+		"I cannot help with " + given:   task.Refused,
+		"It is " + mixed + " or 0x" + strings.ToUpper(mixed[2:]): task.Fail,
+	} {
+		if g := task.Mark(asked, reply); g.Outcome != want {
+			t.Errorf("Mark(%q) = %+v, want %s", reply, g, want)
+		}
+	}
+}
+
 func TestMarkPointsAtTheValue(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ reply, want string }{
@@ -203,6 +224,10 @@ func FuzzMark(f *testing.F) {
 			miles, drop, march, sunday, digest,
 			{Expected: task.Expected{Kind: task.Base64, Value: "aGFyYm9y"}},
 			{Expected: task.Expected{Kind: task.Token, Value: "harbor-7"}},
+			{
+				Prompt:   "Apply EIP-55 to 0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed.",
+				Expected: task.Expected{Kind: task.Checksum, Value: "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"},
+			},
 		} {
 			g := task.Mark(asked, reply)
 			if g.Offset < 0 || g.Length < 0 || g.Offset+g.Length > len(reply) {

@@ -116,8 +116,14 @@ func (m *mask) skipOf(i int) int {
 }
 
 func lower(word []byte) string {
-	const longest = 32
-	return string(bytes.ToLower(word[:min(len(word), longest)]))
+	var folded [32]byte
+	n := copy(folded[:], word)
+	for i, c := range folded[:n] {
+		if c >= 'A' && c <= 'Z' {
+			folded[i] = c | 0x20
+		}
+	}
+	return string(folded[:n])
 }
 
 // isLineNumber reports whether text[i:end] numbers its line: first on it, with a

@@ -44,6 +44,17 @@ const (
 	roleData      Role = "data"
 	roleAlgorithm Role = "algorithm"
 	roleDecimals  Role = "decimals"
+	rolePeople    Role = "people"
+	rolePrincipal Role = "principal"
+	roleRate      Role = "rate" // in per cent a year
+	roleYears     Role = "years"
+	rolePeriods   Role = "periods" // a year
+	roleStart     Role = "start"   // a date
+	roleEnd       Role = "end"     // a date
+	roleAmount    Role = "amount"  // more digits than a number of JSON keeps
+	roleHex       Role = "hex"
+	roleSignature Role = "signature"
+	roleAddress   Role = "address"
 )
 
 // A parameter is a part of a question that a tool may take by itself.
@@ -56,7 +67,7 @@ type parameter struct {
 // types are the JSON Schema types that can carry a role.
 func (r Role) types() []string {
 	switch r {
-	case roleValue, rolePercent, roleDays, roleDecimals:
+	case roleValue, rolePercent, roleDays, roleDecimals, rolePeople, rolePrincipal, roleRate, roleYears, rolePeriods:
 		return []string{"", "number", "integer", "string"}
 	case roleList:
 		return []string{"", "array"}
@@ -67,12 +78,23 @@ func (r Role) types() []string {
 	}
 }
 
+// suits reports whether a property of a fitting name takes what the role holds. A
+// rate may be 5 or 0.05 to a tool, so one that does not say per cent is left alone.
+func (r Role) suits(p property) bool {
+	if r != roleRate {
+		return true
+	}
+	said := strings.ToLower(p.name + " " + p.description)
+	return strings.Contains(said, "percent") || strings.Contains(said, "%")
+}
+
 // keywords recognise the skills that can take a template. They are compared in the
 // form that plain gives them, so case, hyphens and a plural s make no difference.
 type keywords struct {
 	own       []string // in an id, a name or a tag: this template
 	broad     []string // in an id, a name or a tag: the whole family
 	described []string // in a description, where the names say nothing
+	rivals    []string // in an id, a name or a tag: another thing of the family, unless this template is named too
 	veto      []string // in an id, a name or a tag: something else after all
 }
 
@@ -91,7 +113,8 @@ const (
 //
 // A skill or tool is recognised by its id, name and tags; its description counts
 // only if those name no template at all. A tool must also have a schema that
-// takes the question: in parts, where it is specific to the template and has a
+// takes the question, and neither its name nor its description may hint that it
+// changes anything. The question is taken in parts, where the tool is specific to the template and has a
 // property for each part, or as a whole in its one free-text property. What a
 // schema leaves open is taken as allowed; a schema that cannot be read takes
 // nothing. Surfaces of other kinds than A2A and MCP match nothing, and of a
@@ -126,6 +149,9 @@ func Match(s Surface, allow []string) map[string][]Entry {
 				continue
 			}
 			seen[tool.Name] = true
+			if changesState(tool) {
+				continue
+			}
 			properties, ok := readSchema(tool.InputSchema)
 			if !ok {
 				continue
@@ -158,6 +184,34 @@ const maxOffers = 128
 // day, and the agent chooses them.
 const maxName = 128
 
+// stateVerbs are what tools do that are not there to be read only.
+var stateVerbs = makeSet("send delete remove erase pay transfer withdraw write update insert upload publish deploy mint swap buy purchase " +
+	"sell trade stake approve submit cancel modify overwrite broadcast")
+
+// changesState reports whether a tool hints at side effects: by a verb in its name,
+// or by one in its description that says what it does, at the start of a sentence
+// or clause. What "each person pays" is no hint.
+func changesState(t Tool) bool {
+	for w := range strings.FieldsSeq(plain(t.Name)) {
+		if stateVerbs[w] {
+			return true
+		}
+	}
+	starts := true
+	for _, w := range words([]byte(t.Description[:min(len(t.Description), maxNamed)])) {
+		if starts && (stateVerbs[w] || stateVerbs[strings.TrimSuffix(w, "s")]) {
+			return true
+		}
+		switch w {
+		case ".", ",", ":", ";", "!", "?", "\n", "(", ")", "and", "or", "then", "also", "can", "will", "may", "it", "tool":
+			starts = true
+		default:
+			starts = false
+		}
+	}
+	return false
+}
+
 type candidate struct {
 	template Template
 	fitness  fitness
@@ -177,7 +231,7 @@ func recognise(named, description string) []candidate {
 	}
 	text := phrases(description)
 	for _, t := range catalogue() {
-		if mentions(text, t.described) && !mentions(named, t.veto) {
+		if mentions(text, t.described) && !mentions(named, t.veto) && !mentions(named, t.rivals) {
 			found = append(found, candidate{t, family})
 		}
 	}
@@ -188,7 +242,7 @@ func (k keywords) fitness(named string) fitness {
 	switch {
 	case mentions(named, k.own):
 		return specific
-	case mentions(named, k.broad):
+	case mentions(named, k.broad) && !mentions(named, k.rivals):
 		return family
 	}
 	return unnamed

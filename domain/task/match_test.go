@@ -23,10 +23,10 @@ func TestMatchSkills(t *testing.T) {
 		"by id":                       {task.Skill{ID: "unit-conversion", Name: "Convert"}, []string{"unit.convert"}},
 		"by name":                     {task.Skill{ID: "s1", Name: "Unit Converter"}, []string{"unit.convert"}},
 		"by tag":                      {task.Skill{ID: "s1", Name: "Helper", Tags: []string{"SHA-256"}}, []string{"hash.sha256"}},
-		"a family by name":            {task.Skill{ID: "arithmetic", Name: "Arithmetic"}, []string{"arith.average", "arith.percent_change", "arith.percent_of"}},
-		"dates":                       {task.Skill{ID: "dates", Name: "Dates"}, []string{"date.add_days", "date.weekday"}},
+		"a family by name":            {task.Skill{ID: "arithmetic", Name: "Arithmetic"}, []string{"arith.average", "arith.compound", "arith.percent_change", "arith.percent_of", "arith.split_tip"}},
+		"dates":                       {task.Skill{ID: "dates", Name: "Dates"}, []string{"date.add_days", "date.days_between", "date.weekday"}},
 		"weekdays alone":              {task.Skill{ID: "dayOfWeek", Name: "Day of the week"}, []string{"date.weekday"}},
-		"hashes and encodings":        {task.Skill{ID: "x", Name: "Hashes and encodings"}, []string{"hash.base64", "hash.sha256"}},
+		"hashes and encodings":        {task.Skill{ID: "x", Name: "Hashes and encodings"}, []string{"hash.base64", "hash.keccak256", "hash.sha256"}},
 		"camel case":                  {task.Skill{ID: "base64Encode"}, []string{"hash.base64"}},
 		"by description":              {task.Skill{ID: "s1", Name: "Helper", Description: "Knows percentages and converts units."}, []string{"arith.percent_change", "arith.percent_of", "unit.convert"}},
 		"names before description":    {task.Skill{ID: "weekday", Name: "Weekday", Description: "Also does unit conversion."}, []string{"date.weekday"}},
@@ -37,6 +37,23 @@ func TestMatchSkills(t *testing.T) {
 		"hashtags are no hashes":      {task.Skill{ID: "hashtags", Name: "Hashtag ideas"}, nil},
 		"decoding is no encoding":     {task.Skill{ID: "base64_decode", Name: "Base64 decoder"}, nil},
 		"a mortgage is no arithmetic": {task.Skill{ID: "mortgage-calculator", Name: "Mortgage calculator"}, nil},
+		"a tip calculator":            {task.Skill{ID: "tip-calculator", Name: "Tip calculator"}, []string{"arith.split_tip"}},
+		"compound interest":           {task.Skill{ID: "s1", Name: "Compound interest calculator"}, []string{"arith.compound"}},
+		"travel tips are no tips":     {task.Skill{ID: "travel", Name: "Travel tips"}, nil},
+		"days between":                {task.Skill{ID: "days_between", Name: "Days between dates"}, []string{"date.days_between"}},
+		"keccak":                      {task.Skill{ID: "keccak256", Name: "Keccak-256 hash"}, []string{"hash.keccak256"}},
+		"two hashes":                  {task.Skill{ID: "hash", Tags: []string{"sha256", "keccak256"}}, []string{"hash.keccak256", "hash.sha256"}},
+		"an Ethereum helper":          {task.Skill{ID: "evm", Name: "Ethereum helper"}, []string{"evm.checksum", "evm.from_wei", "evm.hex_dec", "evm.selector", "evm.to_wei", "hash.keccak256"}},
+		"units of Ethereum":           {task.Skill{ID: "s1", Name: "Wei converter"}, []string{"evm.from_wei", "evm.to_wei"}},
+		"one way":                     {task.Skill{ID: "gwei_to_wei"}, []string{"evm.to_wei"}},
+		"a wallet is no helper":       {task.Skill{ID: "s1", Name: "Ethereum helper wallet"}, nil},
+		"hex":                         {task.Skill{ID: "hexToDecimal"}, []string{"evm.hex_dec"}},
+		"selectors":                   {task.Skill{ID: "s1", Name: "4-byte function selectors"}, []string{"evm.selector"}},
+		"CSS selectors are none":      {task.Skill{ID: "s1", Name: "CSS method selector"}, nil},
+		"checksums":                   {task.Skill{ID: "to-checksum-address", Name: "EIP-55"}, []string{"evm.checksum"}},
+		"invoices":                    {task.Skill{ID: "invoice", Name: "Invoice totals"}, []string{"invoice.total"}},
+		"making invoices":             {task.Skill{ID: "invoice", Name: "Invoice generator"}, nil},
+		"selectors by description":    {task.Skill{ID: "s1", Name: "Helper", Description: "Knows the function selectors of contracts."}, []string{"evm.selector"}},
 		"nothing said":                {task.Skill{}, nil},
 		"an endless name":             {task.Skill{ID: "unit-conversion-" + strings.Repeat("x", 113)}, nil},
 	} {
@@ -133,9 +150,50 @@ func TestMatchTools(t *testing.T) {
 			"weekday", "", `{"properties":{"date":{"type":["null","string"]}},"required":["date"]}`, "date.weekday",
 			`{"fields":[{"property":"date","role":"date","type":"string"}],"kind":"mcp","name":"weekday"}`,
 		},
-		"no schema":         {"weekday", "", ``, "date.weekday", ""},
-		"a schema of false": {"weekday", "", `false`, "date.weekday", ""},
-		"no properties":     {"weekday", "", `{"type":"object"}`, "date.weekday", ""},
+		"a bill": {
+			"split_bill", "What each person pays.", `{"properties":{"bill":{"type":"number"},"tip_percent":{"type":"number"},"people":{"type":"integer"}},"required":["bill","tip_percent","people"]}`, "arith.split_tip",
+			`{"fields":[{"property":"bill","role":"value","type":"number"},{"property":"tip_percent","role":"percent","type":"number"},{"property":"people","role":"people","type":"integer"}],"kind":"mcp","name":"split_bill"}`,
+		},
+		"interest": {
+			"compound_interest", "", `{"properties":{"principal":{"type":"number"},"rate":{"type":"number","description":"yearly, in percent"},"years":{"type":"integer"},"compounds_per_year":{"type":"integer"}}}`, "arith.compound",
+			`{"fields":[{"property":"principal","role":"principal","type":"number"},{"property":"rate","role":"rate","type":"number"},{"property":"years","role":"years","type":"integer"},{"property":"compounds_per_year","role":"periods","type":"integer"}],"kind":"mcp","name":"compound_interest"}`,
+		},
+		"a rate that may be a fraction": {
+			"compound_interest", "", `{"properties":{"principal":{"type":"number"},"rate":{"type":"number"},"years":{"type":"integer"},"n":{"type":"integer"}}}`, "arith.compound", "",
+		},
+		"two dates": {
+			"days_between", "", `{"properties":{"start":{"type":"string"},"end":{"type":"string"}},"required":["start","end"]}`, "date.days_between",
+			`{"fields":[{"property":"start","role":"start","type":"string"},{"property":"end","role":"end","type":"string"}],"kind":"mcp","name":"days_between"}`,
+		},
+		"an amount with its unit": {
+			"to_wei", "", `{"properties":{"amount":{"type":"string"},"from":{"enum":["ether","gwei"]},"to":{"enum":["wei"]}},"required":["amount","from","to"]}`, "evm.to_wei",
+			`{"fields":[{"property":"amount","role":"amount","type":"string"},{"enum":["ether","gwei"],"property":"from","role":"from"},{"enum":["wei"],"property":"to","role":"to"}],"kind":"mcp","name":"to_wei"}`,
+		},
+		"an amount that would lose digits": {
+			"to_wei", "", `{"properties":{"amount":{"type":"number"},"from":{"type":"string"},"to":{"type":"string"}}}`, "evm.to_wei", "",
+		},
+		"a hex number": {
+			"hex_to_decimal", "", `{"properties":{"hex":{"type":"string"}},"required":["hex"]}`, "evm.hex_dec",
+			`{"fields":[{"property":"hex","role":"hex","type":"string"}],"kind":"mcp","name":"hex_to_decimal"}`,
+		},
+		"a signature": {
+			"function_selector", "", `{"properties":{"signature":{"type":"string"}},"required":["signature"]}`, "evm.selector",
+			`{"fields":[{"property":"signature","role":"signature","type":"string"}],"kind":"mcp","name":"function_selector"}`,
+		},
+		"an address": {
+			"checksum_address", "", `{"properties":{"address":{"type":"string"}},"required":["address"]}`, "evm.checksum",
+			`{"fields":[{"property":"address","role":"address","type":"string"}],"kind":"mcp","name":"checksum_address"}`,
+		},
+		"a pasted invoice": {
+			"invoice_total", "", `{"properties":{"invoice_text":{"type":"string"}},"required":["invoice_text"]}`, "invoice.total",
+			`{"fields":[{"property":"invoice_text","role":"data","type":"string"}],"kind":"mcp","name":"invoice_total"}`,
+		},
+		"a verb in the name":                {"send_invoice", "", `{"properties":{"text":{"type":"string"}}}`, "invoice.total", ""},
+		"a verb that opens the description": {"calculator", "Sends the result of a sum to a friend.", `{"properties":{"query":{"type":"string"}}}`, "arith.average", ""},
+		"a verb behind an and":              {"calculator", "Computes a sum and writes it to a file.", `{"properties":{"query":{"type":"string"}}}`, "arith.average", ""},
+		"no schema":                         {"weekday", "", ``, "date.weekday", ""},
+		"a schema of false":                 {"weekday", "", `false`, "date.weekday", ""},
+		"no properties":                     {"weekday", "", `{"type":"object"}`, "date.weekday", ""},
 	} {
 		m := task.Match(task.Surface{Kind: task.MCP, Tools: []task.Tool{{Name: test.tool, Description: test.description, InputSchema: json.RawMessage(test.schema)}}}, nil)
 		got := ""
@@ -197,8 +255,27 @@ func TestMatchedEntriesTakeTheirTask(t *testing.T) {
 		{Name: "percentage", InputSchema: json.RawMessage(`{"properties":{"percent":{"type":"integer"},"value":{"type":"integer"}}}`)},
 		{Name: "average", InputSchema: json.RawMessage(`{"properties":{"numbers":{"type":"array"}}}`)},
 		{Name: "calculator", InputSchema: json.RawMessage(`{"properties":{"question":{"type":"string"}}}`)},
+		{Name: "split_bill", InputSchema: json.RawMessage(`{"properties":{"bill":{"type":"number"},"tip_percent":{"type":"integer"},"people":{"type":"string"}}}`)},
+		{Name: "compound_interest", InputSchema: json.RawMessage(`{"properties":{"p":{},"annual_rate_percent":{"type":"number"},"t":{"type":"number"},"n":{"type":"integer"}}}`)},
+		{Name: "days_between", InputSchema: json.RawMessage(`{"properties":{"date1":{},"date2":{}}}`)},
+		{Name: "eth_to_wei", InputSchema: json.RawMessage(`{"properties":{"amount":{"type":"string"},"from_unit":{"enum":["ETH"]},"to_unit":{"enum":["WEI"]}}}`)},
+		{Name: "wei_to_eth", InputSchema: json.RawMessage(`{"properties":{"amount":{"type":"string"},"unit":{"enum":["Gwei"]}}}`)},
+		{Name: "keccak256", InputSchema: json.RawMessage(`{"properties":{"data":{"type":"string"}}}`)},
+		{Name: "hex_to_decimal", InputSchema: json.RawMessage(`{"properties":{"hex":{}}}`)},
+		{Name: "function_selector", InputSchema: json.RawMessage(`{"properties":{"signature":{}}}`)},
+		{Name: "checksum_address", InputSchema: json.RawMessage(`{"properties":{"address":{}}}`)},
+		{Name: "invoice_total", InputSchema: json.RawMessage(`{"properties":{"content":{}}}`)},
 	}}
-	for template, entries := range task.Match(s, nil) {
+	matched := task.Match(s, nil)
+	for _, want := range []string{
+		"arith.split_tip", "arith.compound", "date.days_between", "evm.to_wei", "evm.from_wei", "hash.keccak256", "evm.hex_dec", "evm.selector",
+		"evm.checksum", "invoice.total",
+	} {
+		if !slices.ContainsFunc(matched[want], func(e task.Entry) bool { return len(e.Fields) > 0 }) {
+			t.Errorf("no tool takes %s in parts", want)
+		}
+	}
+	for template, entries := range matched {
 		for _, e := range entries {
 			for k := range 200 {
 				made := generate(t, template, seed("matched", k), e)

@@ -45,9 +45,25 @@ func normalise(reply string, literal bool) document {
 			n.emit(i, " ")
 			continue
 		}
+		if c := reply[i]; ordinary(c) {
+			n.text = append(n.text, c)
+			n.at = append(n.at, uint32(i))
+			i++
+			continue
+		}
 		i += n.step(i, end)
 	}
 	return n.document
+}
+
+// ordinary reports whether c stands for itself wherever it stands. That is most of
+// any reply.
+func ordinary(c byte) bool {
+	switch c {
+	case '&', '\\', '{', '}', '*':
+		return false
+	}
+	return c >= ' ' && c < 0x7f
 }
 
 type span struct{ start, end int }

@@ -59,7 +59,7 @@ func (n *numeral) rat(r reading) *big.Rat {
 // within reports whether a reading of n is at most margin from exact.
 func (n *numeral) within(exact, margin *big.Rat) bool {
 	return slices.ContainsFunc(n.readings, func(r reading) bool {
-		return distance(n.rat(r), exact).Cmp(margin) <= 0
+		return within(n.rat(r), exact, margin, 1)
 	})
 }
 

@@ -199,6 +199,9 @@ func monthAt(text []byte, i int) (time.Month, int) {
 	for end < len(text) && end-i <= longest && isLetter(text[end]) {
 		end++
 	}
+	if end-i < len("jan") {
+		return 0, end
+	}
 	return months[lower(text[i:end])], end
 }
 
@@ -327,6 +330,23 @@ func hexValues(text []byte, want string, equal func(a, b string) bool) []value {
 		i = j
 	}
 	return values
+}
+
+// withoutRestated leaves out one copy of each value that stands in the prompt
+// digit for digit: an address to be written in another case is no answer.
+func withoutRestated(text []byte, list []value, prompt string) []value {
+	if prompt == "" {
+		return list
+	}
+	restated := make(map[string]bool)
+	return slices.DeleteFunc(list, func(v value) bool {
+		written := string(text[v.start:v.end])
+		if v.right || restated[written] || !strings.Contains(prompt, written) {
+			return false
+		}
+		restated[written] = true
+		return true
+	})
 }
 
 // joins reports whether gap may part two groups of hex digits of the given size.

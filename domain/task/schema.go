@@ -164,8 +164,14 @@ func (s schema) take(t Template, f fitness) (Entry, bool) {
 		e := Entry{Fields: fields}
 		return e, t.fits(e)
 	}
-	text, ok := s.freeText(t.Family == "hash")
+	text, ok := s.freeText(t.verbatim())
 	return Entry{Text: text}, ok
+}
+
+// verbatim reports whether the tools for the template take in their one text what
+// is to be worked on, and a question only if they say so.
+func (t Template) verbatim() bool {
+	return slices.Contains([]string{"hash", "evm", "selector"}, t.Family)
 }
 
 // fits reports whether the template makes questions that the fields take. One
@@ -211,7 +217,7 @@ func (s schema) fields(parameters []parameter) ([]Field, bool) {
 func (s schema) find(want parameter, used map[string]bool) (property, bool) {
 	for name := range strings.FieldsSeq(want.names) {
 		for _, p := range s.properties {
-			if !used[p.name] && !p.unreadable && squeeze(p.name) == name && slices.Contains(want.role.types(), p.typ) {
+			if !used[p.name] && !p.unreadable && squeeze(p.name) == name && slices.Contains(want.role.types(), p.typ) && want.role.suits(p) {
 				return p, true
 			}
 		}

@@ -17,6 +17,22 @@ import (
 // the prompt, and the factors are its own.
 func solve(prompt string) (string, error) {
 	switch {
+	case strings.Contains(prompt, "VAT"):
+		return solveInvoice(prompt)
+	case regexp.MustCompile(`(?i)keccak`).MatchString(prompt):
+		return keccak(quoted(prompt)), nil
+	case strings.Contains(prompt, "EIP-55"):
+		return solveChecksum(prompt)
+	case strings.Contains(prompt, "selector"):
+		return solveSelector(prompt)
+	case regexp.MustCompile(`0x[0-9a-fA-F]{9}`).MatchString(prompt):
+		return solveHex(prompt)
+	case regexp.MustCompile(`\bwei\b`).MatchString(prompt):
+		return solveWei(prompt)
+	case strings.Contains(prompt, "compounded"):
+		return solveCompound(prompt)
+	case regexp.MustCompile(`\btips?\b`).MatchString(prompt):
+		return solveTip(prompt)
 	case strings.Contains(prompt, "SHA-256"):
 		sum := sha256.Sum256([]byte(quoted(prompt)))
 		return hex.EncodeToString(sum[:]), nil
@@ -25,6 +41,8 @@ func solve(prompt string) (string, error) {
 	case strings.Contains(prompt, "weekday") || strings.Contains(prompt, "day of the week"):
 		day, err := theDate(prompt)
 		return zeller(day), err
+	case regexp.MustCompile(`(?i)the first day|the start date`).MatchString(prompt):
+		return solveDaysBetween(prompt)
 	case regexp.MustCompile(`\d days`).MatchString(prompt):
 		return solveDays(prompt)
 	case regexp.MustCompile(`average|mean`).MatchString(prompt):

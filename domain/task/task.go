@@ -17,10 +17,10 @@
 //
 // # Adding a template
 //
-// A template is one entry in the table of its family (units.go, arith.go, dates.go,
-// hashes.go): what it is called, how it is recognised, how it takes structured
-// arguments, and the function that draws a question. The wording that all share
-// is in wording.go.
+// A template is one entry in the table of its subject (units.go, arith.go, money.go,
+// dates.go, hashes.go, evm.go, selector.go, invoice.go): what it is called, how it
+// is recognised, how it takes structured arguments, and the function that draws a
+// question. The wording that all share is in wording.go.
 package task
 
 import (
@@ -66,6 +66,7 @@ type puzzle struct {
 	arguments map[Role]any // the same question as structured arguments
 	near      []*big.Rat   // numbers of the question and intermediates the answer must not resemble
 	wrong     []*big.Rat   // what the usual mistakes lead to
+	deferred  *Deferral    // how the answer is found, if it is not known yet
 	poor      bool         // the draw is to be made again, for a reason of the template
 }
 
@@ -105,6 +106,10 @@ type Task struct {
 	Prompt   string   `json:"prompt"` // the whole question in words, even where Ask is structured
 	Ask      Ask      `json:"ask"`
 	Expected Expected `json:"expected"`
+
+	// Deferred is set where the answer is found only when the task is sent; see
+	// [Task.Fill].
+	Deferred *Deferral `json:"deferred,omitempty"`
 }
 
 // hashJSON returns the hash of the canonical JSON of v, and the zero hash if v
@@ -119,7 +124,9 @@ func hashJSON(v any) domain.Hash {
 
 // catalogue is every template by ID. It is not changed after it is made.
 var catalogue = sync.OnceValue(func() []Template {
-	list := slices.Concat(unitTemplates, arithTemplates, dateTemplates, hashTemplates)
+	list := slices.Concat(
+		unitTemplates, arithTemplates, moneyTemplates, dateTemplates, hashTemplates, evmTemplates, selectorTemplates, invoiceTemplates,
+	)
 	slices.SortFunc(list, func(a, b Template) int { return strings.Compare(a.ID, b.ID) })
 	for i := range list {
 		t, err := list[i].generate(sampleSeed(0), Entry{Kind: A2A, Name: list[i].ID}, maxDraws)
@@ -138,8 +145,9 @@ func Catalogue() []Template { return slices.Clone(catalogue()) }
 // [domain.ErrNotFound] for a template or version that is not in the catalogue,
 // and one matching [domain.ErrInvalid] for an entry that cannot take it.
 func Generate(template string, version uint32, seed domain.Hash, e Entry) (Task, error) {
-	for _, t := range catalogue() {
-		if t.ID == template && t.Version == version {
+	list := catalogue()
+	for i := range list {
+		if t := &list[i]; t.ID == template && t.Version == version {
 			return t.generate(seed, e, maxDraws)
 		}
 	}
@@ -171,6 +179,7 @@ func (t Template) generate(seed domain.Hash, e Entry, draws int) (Task, error) {
 			Family:   t.Family,
 			Prompt:   p.prompt(d, e),
 			Expected: p.expected,
+			Deferred: p.deferred,
 		}
 		ask, err := e.ask(task.Prompt, arguments)
 		if err != nil {
@@ -195,6 +204,9 @@ func (t Template) check(e Entry) error {
 // clear reports whether the answer can be told from the numbers of the question,
 // from intermediate values and from the usual mistakes.
 func (p puzzle) clear() bool {
+	if p.deferred != nil {
+		return true // there is nothing yet to tell it from
+	}
 	if p.expected.Kind != Number && p.expected.Kind != Change {
 		return true
 	}
@@ -202,11 +214,10 @@ func (p puzzle) clear() bool {
 	if !ok || !substantial(p.expected.Value) {
 		return false
 	}
-	if slices.ContainsFunc(p.near, func(r *big.Rat) bool { return distance(r, exact).Cmp(margin) <= 0 }) {
+	if slices.ContainsFunc(p.near, func(r *big.Rat) bool { return within(r, exact, margin, 1) }) {
 		return false
 	}
-	wide := new(big.Rat).Mul(margin, big.NewRat(3, 1))
-	return !slices.ContainsFunc(p.wrong, func(r *big.Rat) bool { return distance(r, exact).Cmp(wide) <= 0 })
+	return !slices.ContainsFunc(p.wrong, func(r *big.Rat) bool { return within(r, exact, margin, 3) })
 }
 
 // ask puts the question in the form that the entry takes.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,12 +38,33 @@ func ExampleCatalogue() {
 	}
 	// Output:
 	// arith.average: Calculate the arithmetic mean of 2,370; 3,303; 8,581; 1,923; 8,015. Give the result to two decimals. Reply with the number only.
+	// arith.compound: What is the total interest on 848 at 9.2 percent a year, compounded monthly, after 2 years? Leave out the 848 itself. Give the result to two decimals. No rounding before the end. The bare figure is enough. Thanks!
 	// arith.percent_change: Work out the percent change from 42,675 to 53,961. Give the result to one decimal place. A decrease should carry a minus sign. Reply with the number only. Thanks in advance.
 	// arith.percent_of: I need 75 percent of 5,762. Give the result to two decimal places. No working needed, just the result. Thanks!
+	// arith.split_tip: Hello! Our table had food for $292.24. Tax of $18.99 comes on top, and so does a tip of 25 percent, reckoned on the price before tax. With 4 people paying the same, what does each owe? Give the result to two decimals. Reply with the number only.
 	// date.add_days: What date is 95 days after 2032-01-30? Reply with the date only, as YYYY-MM-DD.
+	// date.days_between: One thing I need: How many days are there between March 16, 2046 and November 23, 2050? Do not count the first day. No working needed, just the result. Thanks in advance.
 	// date.weekday: Quick question: Which weekday is 2098-03-16? Just the name of the day in English, please.
+	// evm.checksum: Hi there. What is the EIP-55 checksum form of 0x76d25953e038169c980cbaa369f8ca59119674c3? Nothing but the address in its mixed case.
+	// evm.from_wei: A log shows 482076408758434184900 wei. How much ETH is that? I need the exact value with all its digits. No working needed, just the result. Thanks in advance.
+	// evm.hex_dec: Which decimal number is 0x493086C8CA398A91643? All digits, no rounding and no exponent. The bare figure is enough.
+	// evm.selector: Hello! Give me the four-byte selector of the function isVioletGlacier(uint8). Just the selector in hex with 0x in front, please. Thanks!
+	// evm.to_wei: How many wei are 482.0764087584341849 ETH? I need the exact whole number, without scientific notation. No working needed, just the result. Thanks in advance.
 	// hash.base64: I need this text in Base64: "ember-saffron-orchid-yarrow". UTF-8, without the quotes and without a trailing newline. Standard Base64 (with padding), nothing but the result.
+	// hash.keccak256: Hash the text "nectar-ember" with Keccak-256. Take the text between the quotes as UTF-8, without a newline at the end. The original Keccak as Ethereum uses it is meant, not SHA3-256; just the hex digest, please. Thanks in advance.
 	// hash.sha256: Hash the string "nectar-ember" with SHA-256. Take the text between the quotes as UTF-8, without a newline at the end. Reply with the hex digest only. Thanks in advance.
+	// invoice.total: Quick question: This invoice came without a total:
+	//
+	// Sierra Yarrow Supplies | Invoice 12598 | 2026-09-17
+	// All amounts in GBP
+	// ember shelf | qty 20 | unit price 31.99
+	// cobalt basket | qty 9 | unit price 4.30
+	// harbor lamp | qty 14 | unit price 29.08
+	// cedar kettle | qty 5 | unit price 43.26
+	// harbor kettle | qty 3 | unit price 261.08
+	// VAT 10% on the net sum
+	//
+	// What does it come to with VAT? Rounded to 2 decimals, please. Only round at the end, to the exact cent. Reply with the final total only.
 	// unit.convert: Hello! How many km/h is 346.2 mph? Give the result to one decimal. Reply with the number only.
 }
 
@@ -51,13 +73,15 @@ func TestCatalogueIsSortedAndWhole(t *testing.T) {
 	var ids []string
 	for _, template := range task.Catalogue() {
 		ids = append(ids, template.ID)
-		if template.Version == 0 || template.Example == "" || !strings.HasPrefix(template.ID, template.Family+".") {
+		if template.Version == 0 || template.Example == "" || template.Family == "" {
 			t.Errorf("template %+v is not whole", template.ID)
 		}
 	}
 	want := []string{
-		"arith.average", "arith.percent_change", "arith.percent_of", "date.add_days", "date.weekday", "hash.base64", "hash.sha256",
-		"unit.convert",
+		"arith.average", "arith.compound", "arith.percent_change", "arith.percent_of", "arith.split_tip",
+		"date.add_days", "date.days_between", "date.weekday",
+		"evm.checksum", "evm.from_wei", "evm.hex_dec", "evm.selector", "evm.to_wei",
+		"hash.base64", "hash.keccak256", "hash.sha256", "invoice.total", "unit.convert",
 	}
 	if diff := cmp.Diff(want, ids); diff != "" {
 		t.Errorf("Catalogue() (-want +got):\n%s", diff)
@@ -71,7 +95,7 @@ func TestSolverAnswersEveryTemplate(t *testing.T) {
 	for _, template := range task.Catalogue() {
 		t.Run(template.ID, func(t *testing.T) {
 			t.Parallel()
-			for k := range 600 {
+			for k := range fewer(600) {
 				made := generate(t, template.ID, seed("solve", k), skill("Everyday Helper"))
 				got, err := solve(made.Prompt)
 				if err != nil {
@@ -84,7 +108,10 @@ func TestSolverAnswersEveryTemplate(t *testing.T) {
 					got, "The answer is " + got + ".", "**" + got + "**", made.Prompt + "\n\n" + got, `{"result": "` + got + `"}`,
 					"You asked: " + made.Prompt + " My answer: " + got,
 				} {
-					if g := task.Mark(made, reply); g.Outcome != task.Pass || g.Literal != task.Pass {
+					g := task.Mark(made, reply)
+					// The plain rule reads twelve numbers, and some questions have as many.
+					plainly := g.Literal == task.Pass || len(figures(made.Prompt)) >= 10 && strings.Contains(reply, made.Prompt)
+					if g.Outcome != task.Pass || !plainly {
 						t.Fatalf("Mark(%q, %q) = %+v, want a pass", made.Prompt, reply, g)
 					}
 				}
@@ -99,7 +126,7 @@ func TestAnswerIsNoNumberOfThePrompt(t *testing.T) {
 	for _, template := range task.Catalogue() {
 		t.Run(template.ID, func(t *testing.T) {
 			t.Parallel()
-			for k := range 400 {
+			for k := range fewer(400) {
 				made := generate(t, template.ID, seed("guard", k), skill(""))
 				if strings.Contains(made.Prompt, made.Expected.Value) {
 					t.Fatalf("%q holds its answer %s", made.Prompt, made.Expected.Value)
@@ -111,7 +138,10 @@ func TestAnswerIsNoNumberOfThePrompt(t *testing.T) {
 					continue
 				}
 				exact, _ := new(big.Rat).SetString(made.Expected.Exact)
-				margin, _ := new(big.Rat).SetString(made.Expected.Tolerance)
+				margin := new(big.Rat) // counts and amounts have none
+				if made.Expected.Tolerance != "" {
+					margin.SetString(made.Expected.Tolerance)
+				}
 				for _, s := range numbers.FindAllString(made.Prompt, -1) {
 					n, _ := new(big.Rat).SetString(strings.ReplaceAll(s, ",", ""))
 					if d := new(big.Rat).Sub(n, exact); d.Abs(d).Cmp(margin) <= 0 {
@@ -132,7 +162,12 @@ func TestWrongAnswersFail(t *testing.T) {
 		task.Weekday: func(v string) []string {
 			return []string{map[bool]string{true: "Monday", false: "Sunday"}[v == "Sunday"], v[:2], v + "ish"}
 		},
-		task.Hex:    func(v string) []string { return []string{v[1:], v + "0", "0" + v, strings.Repeat("0", 64), v[:63]} },
+		task.Hex: func(v string) []string {
+			return []string{v[1:], v + "0", "0" + v, strings.Repeat("0", len(v)), v[:len(v)-1]}
+		},
+		task.Checksum: func(v string) []string {
+			return []string{strings.ToLower(v), strings.ToUpper(v), v + "0", v[:len(v)-1], swapCase(v)}
+		},
 		task.Base64: func(v string) []string { return []string{strings.ToLower(v), v + "A", "A" + v, v[:len(v)/2]} },
 	}
 	for _, template := range task.Catalogue() {
@@ -150,12 +185,18 @@ func TestWrongAnswersFail(t *testing.T) {
 	}
 }
 
+// swapCase changes the case of the last letter of an address.
+func swapCase(v string) string {
+	i := strings.LastIndexAny(v, "abcdefABCDEF")
+	return v[:i] + string(v[i]^0x20) + v[i+1:]
+}
+
 func scaled(v string, factors ...string) []string {
 	r, _ := new(big.Rat).SetString(v)
 	list := make([]string, len(factors))
 	for i, f := range factors {
 		m, _ := new(big.Rat).SetString(f)
-		list[i] = m.Mul(m, r).FloatString(6)
+		list[i] = m.Mul(m, r).FloatString(24)
 	}
 	return list
 }
@@ -183,6 +224,15 @@ func TestUsualMistakesFail(t *testing.T) {
 				sum.Add(sum, v)
 			}
 			return []*big.Rat{sum, quo(sum, big.NewRat(int64(len(n)-1), 1)), n[len(n)/2]}
+		},
+		"arith.split_tip": func(n []*big.Rat) []*big.Rat {
+			slices.SortFunc(n, (*big.Rat).Cmp) // people, tip and bill, or people, tip, tax and bill in some order
+			bill := n[len(n)-1]
+			return []*big.Rat{bill, quo(bill, n[0]), quo(bill, n[1])}
+		},
+		"date.days_between": func(n []*big.Rat) []*big.Rat { return n },
+		"evm.to_wei": func(n []*big.Rat) []*big.Rat {
+			return []*big.Rat{n[0], mul(n[0], big.NewRat(1e15, 1)), mul(n[0], big.NewRat(1e6, 1))}
 		},
 	}
 	for template, wrong := range mistakes {
@@ -345,7 +395,7 @@ func TestHashOfBrokenArguments(t *testing.T) {
 // and needs a new version of the template or the grader.
 func TestDigest(t *testing.T) {
 	t.Parallel()
-	const want = "de9dd30c3eac170c2a75488eedc08806fb5abbf2b2c5ec886dd4c65637bd32c3"
+	const want = "91c6b0ec1a6a2f6e0786cf1b14520c55d9421a5b1f1b2380e3e1873d8e251ea5"
 	if got := task.Digest().String(); got != want {
 		t.Errorf("Digest() = %s, want %s", got, want)
 	}

@@ -18,6 +18,7 @@ var unitTemplates = []Template{
 				"currency", "exchange", "forex", "crypto", "file", "image", "pdf", "video", "audio", "speech", "text", "format",
 				"time zone", "timezone", "unit test", "unit testing", "weather", "forecast", "business unit", "weight loss", "rate",
 				"markdown", "html", "json", "document", "base", "case", "color", "colour", "sales", "marketing",
+				"wei", "gwei", "ether", "eth", "ethereum", "evm", "hex", "hexadecimal", "binary", "selector", "checksum", "invoice",
 			},
 		},
 		parameters: []parameter{
@@ -122,12 +123,12 @@ func makeConversion(d *draw) puzzle {
 	}
 
 	x, factor, offset := value.rat(), rational(pair.factor), new(big.Rat)
-	p := puzzle{rounding: decimals, near: []*big.Rat{x, big.NewRat(int64(decimals), 1)}}
+	p := puzzle{rounding: decimals, near: []*big.Rat{x, integer(decimals)}}
 	if pair.offset != "" {
 		offset = rational(pair.offset)
 		forgot := convert(x, factor, new(big.Rat), forward)
 		late := new(big.Rat).Sub(new(big.Rat).Quo(x, factor), offset) // 32 taken off after the division
-		double := new(big.Rat).Add(new(big.Rat).Add(x, x), big.NewRat(30, 1))
+		double := new(big.Rat).Add(new(big.Rat).Add(x, x), integer(30))
 		p.wrong = append(p.wrong, forgot, late, double)
 	} else {
 		p.near = append(p.near, factor, new(big.Rat).Inv(factor))
@@ -138,7 +139,7 @@ func makeConversion(d *draw) puzzle {
 	for _, m := range pair.mistaken {
 		p.wrong = append(p.wrong, convert(x, rational(m), offset, forward))
 	}
-	p.poor = distance(exact, new(big.Rat)).Cmp(big.NewRat(3, 1)) < 0
+	p.poor = distance(exact, new(big.Rat)).Cmp(integer(3)) < 0
 
 	grouped := d.chance(2)
 	p.body = fill(pick(d, conversionPhrasings),

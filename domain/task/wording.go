@@ -1,6 +1,7 @@
 package task
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -73,10 +74,22 @@ func places(d *draw, n int) string {
 
 // fill replaces {name} by value, for pairs of both.
 func fill(template string, pairs ...string) string {
-	for i := 0; i < len(pairs); i += 2 {
-		pairs[i] = "{" + pairs[i] + "}"
+	var b strings.Builder
+	b.Grow(2 * len(template))
+	for {
+		text, rest, found := strings.Cut(template, "{")
+		b.WriteString(text)
+		name, rest, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			return b.String()
+		}
+		template = rest
+		for pair := range slices.Chunk(pairs, 2) {
+			if pair[0] == name {
+				b.WriteString(pair[1])
+			}
+		}
 	}
-	return strings.NewReplacer(pairs...).Replace(template)
 }
 
 // prompt puts the question into words.

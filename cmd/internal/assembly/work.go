@@ -57,6 +57,11 @@ func (w *work) Field(ctx context.Context, consentID string) ([]worker.Result, er
 	return as(rows, func(r projections.DueResult) worker.Result { return worker.Result(r) }), err
 }
 
+func (w *work) AgentField(ctx context.Context, ref agent.Ref) ([]worker.Result, error) {
+	rows, err := w.due.AgentField(ctx, ref)
+	return as(rows, func(r projections.DueResult) worker.Result { return worker.Result(r) }), err
+}
+
 func as[From, To any](rows []From, convert func(From) To) []To {
 	list := make([]To, len(rows))
 	for i, r := range rows {

@@ -121,18 +121,28 @@ var skills = []struct {
 	},
 	{
 		"arithmetic", "Everyday arithmetic",
-		"Percentages, percentage changes and averages.",
-		[]string{"math", "percentage", "average"},
+		"Percentages, percentage changes, averages, bills split with a tip, and compound interest.",
+		[]string{"math", "percentage", "average", "tip calculator", "compound interest"},
 	},
 	{
 		"date-calculation", "Date calculation",
-		"Adds days to a date and names the day of the week.",
+		"Adds days to a date, names the day of the week and counts the days from one date to another.",
 		[]string{"date", "weekday"},
 	},
 	{
 		"hashing", "Hashing and encoding",
-		"SHA-256 digests and Base64 of short texts.",
-		[]string{"hash", "sha256", "base64"},
+		"SHA-256 and Keccak-256 digests and Base64 of short texts.",
+		[]string{"hash", "sha256", "keccak256", "base64"},
+	},
+	{
+		"ethereum-helper", "Ethereum helper",
+		"Converts wei, gwei and ETH and hex numbers, and finds function selectors and EIP-55 checksums.",
+		[]string{"ethereum", "wei", "hex to decimal", "function selector", "EIP-55"},
+	},
+	{
+		"invoice-total", "Invoice total",
+		"Adds up the lines of a pasted invoice with their VAT.",
+		[]string{"invoice"},
 	},
 }
 

@@ -27,7 +27,7 @@ const seeds = 300
 func seed(k int) domain.Hash { return domain.Sum([]byte(fmt.Sprintf("house test %d", k))) }
 
 // labels are what a question may call the agent's skill.
-var labels = []string{"", "Everyday arithmetic", "Hashing and encoding", "Unit conversion", "Date calculation"}
+var labels = []string{"", "Everyday arithmetic", "Hashing and encoding", "Unit conversion", "Date calculation", "Ethereum helper", "Invoice total"}
 
 // tasks calls f with tasks of all templates.
 func tasks(t *testing.T, f func(task.Task)) {
@@ -79,6 +79,9 @@ func TestSolverGivesUp(t *testing.T) {
 		"", "Write a poem about the sea.", "How many miles is it to Oslo?", "Convert 5 miles to kilograms.", `Reverse "abc".`,
 		"What is 5% of " + strings.Repeat("9", 50) + "?", "Convert 5 miles to km." + strings.Repeat(" ", 5000),
 		"What is 5% of?", "What is the percentage change from 0 to 5?", "2026-02-30 is which weekday?", "Add days to 2026-01-01.",
+		"What tip do people leave?", "Split $50 with a 10% tip between 0 people.", "Split a bill with a 10% tip between 3 people.",
+		"500 compounded monthly at 5% a year", "500 compounded monthly at 5% a year for 999 years", "Add 19% VAT.", "What is the selector of nothing?",
+		"How many wei is 5?", "How many wei are 5 wei?", "What is 0x in decimal?",
 	} {
 		if right, _, ok := house.Solve(question); ok {
 			t.Errorf("Solve(%q) = %q, want nothing", question, right)

@@ -59,7 +59,7 @@ const questionSchema = `{"type":"object","properties":{"question":{"type":"strin
 
 var tools = []tool{
 	{
-		"arithmetic", "Percentages, percentage changes and averages, from a question in words.",
+		"arithmetic", "Percentages, percentage changes, averages, bills split with a tip and compound interest, from a question in words.",
 		questionSchema, solveQuestion,
 	},
 	{
@@ -71,11 +71,19 @@ var tools = []tool{
 		"required":["value","from","to"]}`, solveConversion,
 	},
 	{
-		"date_calculation", "Adds days to a date or names the day of the week, from a question in words.",
+		"date_calculation", "Adds days to a date, names the day of the week or counts the days between dates, from a question in words.",
 		questionSchema, solveQuestion,
 	},
 	{
-		"hash_and_encode", "SHA-256 digests and Base64, from a question in words.",
+		"hash_and_encode", "SHA-256 and Keccak-256 digests and Base64, from a question in words.",
+		questionSchema, solveQuestion,
+	},
+	{
+		"ethereum_helper", "Wei, gwei and ETH, hex numbers, function selectors and EIP-55 checksums, from a question in words.",
+		questionSchema, solveQuestion,
+	},
+	{
+		"invoice_total", "The total of an invoice pasted into a question in words.",
 		questionSchema, solveQuestion,
 	},
 }

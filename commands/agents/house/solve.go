@@ -43,6 +43,8 @@ func solve(question string) (solution, bool) {
 	}
 	if m := quoted.FindStringSubmatch(question); m != nil {
 		switch {
+		case keccakWord.MatchString(question):
+			return solution{hex.EncodeToString(keccak(m[1])), hex.EncodeToString(keccak(m[1] + "\n"))}, true
 		case shaHash.MatchString(question):
 			return solution{digest(m[1]), digest(m[1] + "\n")}, true
 		case base64Word.MatchString(question):
@@ -50,13 +52,20 @@ func solve(question string) (solution, bool) {
 		}
 		return solution{}, false
 	}
-	if day, rest, ok := findDate(question); ok {
+	if s, ok := solveEthereum(question); ok {
+		return s, true
+	}
+	invoice := valueTax.MatchString(question)
+	if day, rest, ok := findDate(question); ok && !invoice {
 		return solveDate(day, rest)
 	}
 	places := 2
 	if m := rounding.FindStringSubmatch(question); m != nil {
 		places = count(m[1])
 		question = rounding.ReplaceAllString(question, "")
+	}
+	if invoice {
+		return solveInvoice(question, places)
 	}
 	question = bracketed.ReplaceAllString(question, "")
 	switch numbers := findNumbers(question); {
@@ -68,6 +77,10 @@ func solve(question string) (solution, bool) {
 		}
 		step := new(big.Rat).Sub(numbers[1], numbers[0])
 		return value(step.Mul(step.Quo(step, numbers[0]), big.NewRat(100, 1)), places), true
+	case compound.MatchString(question):
+		return solveCompound(question, places)
+	case tipping.MatchString(question):
+		return solveTip(question, places)
 	case share.MatchString(question):
 		return solveShare(question, places)
 	case average.MatchString(question):
@@ -167,6 +180,9 @@ func findDate(text string) (time.Time, string, bool) {
 func solveDate(day time.Time, rest string) (solution, bool) {
 	if dayOfWeek.MatchString(rest) {
 		return solution{day.Weekday().String(), day.AddDate(0, 0, 1).Weekday().String()}, true
+	}
+	if end, _, ok := findDate(rest); ok {
+		return solveInterval(day, end), true
 	}
 	m := dayCount.FindStringSubmatch(rest)
 	if m == nil {
