@@ -80,7 +80,7 @@ func (w *Worker) attempt(
 	}
 	if _, err := w.fill(ctx, &t); err != nil {
 		a.Outcome, a.Rule = task.Blocked, shop.ChainReadFailed
-		return a, nil
+		return a, nil //nolint:nilerr // the outcome says so
 	}
 	reply, err := w.Field.Ask(ctx, endpoint(p, choice.Endpoint).Kind, agents.Call{
 		Target: targets[choice.Endpoint], Ask: t.Ask, Sender: agents.Harness(), Deadline: w.deadline(),

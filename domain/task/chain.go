@@ -59,10 +59,10 @@ func (t Task) Fill(f Filled) (Task, error) {
 		if hash, err := domain.ParseHash(digits); !ok || err != nil || hash.IsZero() {
 			return t, fmt.Errorf("%q is no block hash: %w", f.Answer, domain.ErrInvalid)
 		}
-		t.Expected = Expected{Kind: Hex, Value: f.Answer}
+		t.Expected = Expected{Kind: Hex, Value: digits}
 	case Balance:
 		wei, ok := new(big.Int).SetString(f.Answer, 10)
-		if !ok || wei.String() != f.Answer || !substantial(f.Answer) {
+		if !ok || wei.Sign() < 0 || wei.String() != f.Answer || !substantial(f.Answer) {
 			return t, fmt.Errorf("a balance of %q wei is no answer to ask for: %w", f.Answer, domain.ErrInvalid)
 		}
 		t.Expected = exactly(new(big.Rat).SetInt(wei), 0)
@@ -145,7 +145,7 @@ var hashAlone = []string{
 func makeBlockHash(d *draw) puzzle {
 	n := pick(d, networks)
 	return puzzle{
-		body:     fill(pick(d, blockHashPhrasings), "network", pick(d, n.names)),
+		body:     fill(pick(d, blockHashPhrasings), "block", blockMark, "network", pick(d, n.names)),
 		details:  [][]string{hashAlone},
 		expected: Expected{Kind: Hex},
 		deferred: &Deferral{Rule: BlockHash, Depth: depth(d), Chain: n.id},
@@ -165,7 +165,7 @@ func makeBalance(d *draw) puzzle {
 	n := pick(d, networks)
 	address := pick(d, n.addresses)
 	return puzzle{
-		body:     fill(pick(d, balancePhrasings), "network", pick(d, n.names), "address", address),
+		body:     fill(pick(d, balancePhrasings), "block", blockMark, "network", pick(d, n.names), "address", address),
 		details:  [][]string{numberAlone},
 		expected: Expected{Kind: Number},
 		deferred: &Deferral{Rule: Balance, Depth: depth(d), Chain: n.id, Address: address},
@@ -176,21 +176,22 @@ func depth(d *draw) uint32 {
 	return uint32(d.between(MinDepth, MaxDepth)) //nolint:gosec // small
 }
 
-// paymentPhrasings ask for a paid resource that carries the reference {token}.
+// paymentPhrasings name the one thing that is asked of a seller.
 var paymentPhrasings = []string{
-	"Please deliver the resource for reference {token}.",
-	"This request has the reference {token}; return it with the resource.",
-	"One copy for reference {token}, please.",
-	"Reference {token}: send the resource and name the reference in it.",
+	"One copy of the paid resource, with the reference of this request in it.",
+	"The paid resource for the reference in this request.",
+	"The resource behind the price, marked with the reference of the request.",
 }
 
-// The token is new for each task, so that nothing stored can answer it. What it
-// costs is known when the seller says so.
+// The reference is new for each task, so that nothing stored can answer it. It
+// stands in the request and not in the words, and what it costs is known when the
+// seller says so.
 func makePayment(d *draw) puzzle {
 	token := fmt.Sprintf("ref-%08x%08x", d.word()>>32, d.word()>>32)
 	return puzzle{
-		body:     fill(pick(d, paymentPhrasings), "token", token),
+		body:     pick(d, paymentPhrasings),
 		expected: Expected{Kind: Token, Value: token},
+		request:  map[string]any{"reference": token},
 		deferred: &Deferral{Rule: Payment},
 	}
 }

@@ -18,6 +18,9 @@ func sampleSeed(k uint32) domain.Hash { return domain.Sum(binary.BigEndian.Appen
 // sampleEntry is the entry of sample k: in turn an A2A skill that may be
 // mentioned, a tool that takes the prompt, and a tool that takes every part.
 func (t Template) sampleEntry(k uint32) Entry {
+	if len(t.parameters) == 0 && k%3 == 2 {
+		k-- // there are no parts to take
+	}
 	switch k % 3 {
 	case 0:
 		return Entry{Kind: A2A, Name: t.ID, Label: "Everyday Sums"}

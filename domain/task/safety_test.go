@@ -55,11 +55,11 @@ func TestTasksAreHarmlessAndMany(t *testing.T) {
 						t.Fatalf("%q holds %s: %q", made.Prompt, what, found)
 					}
 				}
-				same += seen[made.Prompt]
-				seen[made.Prompt]++
+				same += seen[made.Prompt+made.Expected.Value]
+				seen[made.Prompt+made.Expected.Value]++
 			}
 			if limit := n * n / 2 / (1 << 20); same > limit {
-				t.Errorf("%d pairs of %d tasks have the same prompt, want %d at most", same, n, limit)
+				t.Errorf("%d pairs of %d tasks have the same prompt and answer, want %d at most", same, n, limit)
 			}
 		})
 	}

@@ -18,7 +18,7 @@
 // # Adding a template
 //
 // A template is one entry in the table of its subject (units.go, arith.go, money.go,
-// dates.go, hashes.go, evm.go, selector.go, invoice.go): what it is called, how it
+// dates.go, hashes.go, evm.go, selector.go, invoice.go, chain.go): what it is called, how it
 // is recognised, how it takes structured arguments, and the function that draws a
 // question. The wording that all share is in wording.go.
 package task
@@ -59,15 +59,16 @@ type Template struct {
 
 // A puzzle is a question before it is put in a sentence with its surroundings.
 type puzzle struct {
-	body      string       // the question itself
-	rounding  int          // decimals asked for, for numbers
-	details   [][]string   // for each list, one sentence of it follows the question
-	expected  Expected     // the right answer
-	arguments map[Role]any // the same question as structured arguments
-	near      []*big.Rat   // numbers of the question and intermediates the answer must not resemble
-	wrong     []*big.Rat   // what the usual mistakes lead to
-	deferred  *Deferral    // how the answer is found, if it is not known yet
-	poor      bool         // the draw is to be made again, for a reason of the template
+	body      string         // the question itself
+	rounding  int            // decimals asked for, for numbers
+	details   [][]string     // for each list, one sentence of it follows the question
+	expected  Expected       // the right answer
+	arguments map[Role]any   // the same question as structured arguments
+	near      []*big.Rat     // numbers of the question and intermediates the answer must not resemble
+	wrong     []*big.Rat     // what the usual mistakes lead to
+	request   map[string]any // what a paid request carries beside the words, whoever takes it
+	deferred  *Deferral      // how the answer is found, if it is not known yet
+	poor      bool           // the draw is to be made again, for a reason of the template
 }
 
 // An Entry is the skill or tool that a task is put to, and how it takes one.
@@ -126,6 +127,7 @@ func hashJSON(v any) domain.Hash {
 var catalogue = sync.OnceValue(func() []Template {
 	list := slices.Concat(
 		unitTemplates, arithTemplates, moneyTemplates, dateTemplates, hashTemplates, evmTemplates, selectorTemplates, invoiceTemplates,
+		chainTemplates,
 	)
 	slices.SortFunc(list, func(a, b Template) int { return strings.Compare(a.ID, b.ID) })
 	for i := range list {
@@ -182,6 +184,9 @@ func (t Template) generate(seed domain.Hash, e Entry, draws int) (Task, error) {
 			Deferred: p.deferred,
 		}
 		ask, err := e.ask(task.Prompt, arguments)
+		if p.request != nil {
+			ask, err = requestOf(p.request)
+		}
 		if err != nil {
 			return Task{}, fmt.Errorf("arguments of %s for tool %q: %w", t.ID, e.Name, err)
 		}
@@ -193,7 +198,7 @@ func (t Template) generate(seed domain.Hash, e Entry, draws int) (Task, error) {
 
 func (t Template) check(e Entry) error {
 	switch {
-	case e.Kind == A2A:
+	case e.Kind == A2A, e.Kind == X402 && t.ID == "x402.pay":
 		return nil
 	case e.Kind == MCP && e.Name != "" && (e.Text != "") != (len(e.Fields) > 0):
 		return nil
@@ -233,6 +238,12 @@ func (e Entry) ask(prompt string, arguments map[string]any) (Ask, error) {
 		return Ask{}, fmt.Errorf("%w: %w", domain.ErrInvalid, err)
 	}
 	return Ask{Tool: e.Name, Arguments: data}, nil
+}
+
+// requestOf is the ask of a paid request: what it carries.
+func requestOf(values map[string]any) (Ask, error) {
+	data, err := domain.Canonical(values)
+	return Ask{Arguments: data}, err
 }
 
 // structure fills the fields of e from p. It reports false if a value does not

@@ -29,7 +29,7 @@ func generate(tb testing.TB, template string, s domain.Hash, e task.Entry) task.
 	if err != nil {
 		tb.Fatalf("Generate(%s, 1, %s) = %v", template, s, err)
 	}
-	return made
+	return completed(tb, made, s)
 }
 
 func ExampleCatalogue() {
@@ -42,6 +42,8 @@ func ExampleCatalogue() {
 	// arith.percent_change: Work out the percent change from 42,675 to 53,961. Give the result to one decimal place. A decrease should carry a minus sign. Reply with the number only. Thanks in advance.
 	// arith.percent_of: I need 75 percent of 5,762. Give the result to two decimal places. No working needed, just the result. Thanks!
 	// arith.split_tip: Hello! Our table had food for $292.24. Tax of $18.99 comes on top, and so does a tip of 25 percent, reckoned on the price before tax. With 4 people paying the same, what does each owe? Give the result to two decimals. Reply with the number only.
+	// chain.balance: One thing I need: Give me the balance in wei of 0x420000000000000000000000000000000000001A on Base Sepolia at block {block}. Just the number, please.
+	// chain.block_hash: Quick question: Look up block {block} on Base Sepolia (chain id 84532): what is its hash? Just the hash, in hex.
 	// date.add_days: What date is 95 days after 2032-01-30? Reply with the date only, as YYYY-MM-DD.
 	// date.days_between: One thing I need: How many days are there between March 16, 2046 and November 23, 2050? Do not count the first day. No working needed, just the result. Thanks in advance.
 	// date.weekday: Quick question: Which weekday is 2098-03-16? Just the name of the day in English, please.
@@ -66,6 +68,7 @@ func ExampleCatalogue() {
 	//
 	// What does it come to with VAT? Rounded to 2 decimals, please. Only round at the end, to the exact cent. Reply with the final total only.
 	// unit.convert: Hello! How many km/h is 346.2 mph? Give the result to one decimal. Reply with the number only.
+	// x402.pay: Quick question: The paid resource for the reference in this request. Thanks in advance.
 }
 
 func TestCatalogueIsSortedAndWhole(t *testing.T) {
@@ -79,9 +82,10 @@ func TestCatalogueIsSortedAndWhole(t *testing.T) {
 	}
 	want := []string{
 		"arith.average", "arith.compound", "arith.percent_change", "arith.percent_of", "arith.split_tip",
+		"chain.balance", "chain.block_hash",
 		"date.add_days", "date.days_between", "date.weekday",
 		"evm.checksum", "evm.from_wei", "evm.hex_dec", "evm.selector", "evm.to_wei",
-		"hash.base64", "hash.keccak256", "hash.sha256", "invoice.total", "unit.convert",
+		"hash.base64", "hash.keccak256", "hash.sha256", "invoice.total", "unit.convert", "x402.pay",
 	}
 	if diff := cmp.Diff(want, ids); diff != "" {
 		t.Errorf("Catalogue() (-want +got):\n%s", diff)
@@ -97,7 +101,7 @@ func TestSolverAnswersEveryTemplate(t *testing.T) {
 			t.Parallel()
 			for k := range fewer(600) {
 				made := generate(t, template.ID, seed("solve", k), skill("Everyday Helper"))
-				got, err := solve(made.Prompt)
+				got, err := answer(made)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -168,6 +172,7 @@ func TestWrongAnswersFail(t *testing.T) {
 		task.Checksum: func(v string) []string {
 			return []string{strings.ToLower(v), strings.ToUpper(v), v + "0", v[:len(v)-1], swapCase(v)}
 		},
+		task.Token:  func(v string) []string { return []string{v[:len(v)-1], v[1:], v[:len(v)-4] + "zzzz"} },
 		task.Base64: func(v string) []string { return []string{strings.ToLower(v), v + "A", "A" + v, v[:len(v)/2]} },
 	}
 	for _, template := range task.Catalogue() {
@@ -395,7 +400,7 @@ func TestHashOfBrokenArguments(t *testing.T) {
 // and needs a new version of the template or the grader.
 func TestDigest(t *testing.T) {
 	t.Parallel()
-	const want = "91c6b0ec1a6a2f6e0786cf1b14520c55d9421a5b1f1b2380e3e1873d8e251ea5"
+	const want = "eb25de265fe55a0ec6aea04915ca86c6d60fc6e29505469b8568bdf9ce7d109a"
 	if got := task.Digest().String(); got != want {
 		t.Errorf("Digest() = %s, want %s", got, want)
 	}

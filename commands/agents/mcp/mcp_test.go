@@ -379,8 +379,8 @@ func TestHouse(t *testing.T) {
 	client := mcp.Client{Net: agents.Loopback(time.Now, map[string]string{"house.example:80": hs.Listener.Addr().String()})}
 	const endpoint = "http://house.example/demo-agents/steady/mcp"
 	surface, target, err := client.Observe(t.Context(), endpoint, agents.As(identity.Pool()[0]))
-	if err != nil || len(surface.Tools) != 4 || target.URL != endpoint {
-		t.Fatalf("Observe = %+v, %+v, %v, want 4 tools", surface, target, err)
+	if err != nil || len(surface.Tools) != 6 || target.URL != endpoint {
+		t.Fatalf("Observe = %+v, %+v, %v, want 6 tools", surface, target, err)
 	}
 	for _, sender := range []agents.Sender{agents.As(identity.Pool()[0]), agents.Harness()} {
 		c := call(endpoint)
