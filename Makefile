@@ -74,8 +74,9 @@ fuzz: ## run each fuzz test for FUZZTIME
 		done; \
 	done
 
-bench: postgres ## measure acknowledged appends per second next to pgbench (BENCH_FLAGS)
+bench: postgres ## measure appends next to pgbench (BENCH_FLAGS), and the making and marking of tasks
 	@cd bench && exec go run . $(BENCH_FLAGS)
+	@go test -run '^$$' -bench '^Benchmark(Generate|Mark)$$' -benchtime 2s -cpu 1 ./domain/task
 
 generate: ## write the generated files again
 	@go generate ./...

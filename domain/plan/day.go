@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karatum/mystery/domain"
@@ -62,17 +63,35 @@ func unmatched(o Offer) (notes []string) {
 	for _, t := range o.Surface.Tools {
 		shown = append(shown, t.Name)
 	}
-	n := 0
+	var names []string
 	for _, name := range shown {
 		if !used[name] {
-			n++
+			names = append(names, named(name))
 		}
 	}
-	if n > 0 {
-		// Names come from outside and stay out of events; the surface shows them.
-		notes = append(notes, fmt.Sprintf("%s: %d of %d skills or tools have no task and are not shopped", o.ID, n, len(shown)))
+	if n := len(names); n > 0 {
+		more := ""
+		if n > maxNames {
+			names, more = names[:maxNames], fmt.Sprintf(" and %d more", n-maxNames)
+		}
+		notes = append(notes, fmt.Sprintf("%s: %d of %d skills or tools have no task and are not shopped: %s%s",
+			o.ID, n, len(shown), strings.Join(names, ", "), more))
 	}
 	return notes
+}
+
+// Bounds on what a note repeats of an agent's own words.
+const (
+	maxNames = 12
+	maxName  = 48 // bytes
+)
+
+// named quotes a name that an agent made up: one line of ASCII, of bounded length.
+func named(name string) string {
+	if len(name) > maxName {
+		name = name[:maxName] + "…"
+	}
+	return strconv.QuoteToASCII(name)
 }
 
 // A Day is a day's plan as both the service and a verifier compute it.

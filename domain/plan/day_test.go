@@ -53,8 +53,8 @@ func TestEligibleOf(t *testing.T) {
 		{ID: "hash.sha256", Version: 1, Entries: []string{"sha256"}},
 	}
 	notes := []string{
-		"ep_1: 1 of 3 skills or tools have no task and are not shopped",
-		"ep_0: 1 of 4 skills or tools have no task and are not shopped",
+		`ep_1: 1 of 3 skills or tools have no task and are not shopped: "delete_account"`,
+		`ep_0: 1 of 4 skills or tools have no task and are not shopped: "poetry"`,
 	}
 	for _, tt := range []struct {
 		name   string
@@ -134,13 +134,21 @@ func TestEligibleOfBytes(t *testing.T) {
 	}
 }
 
-// Notes are published in events; what agents call their skills is not.
-func TestNotesNameNobody(t *testing.T) {
+// Notes repeat what agents call their skills, in public and for ever: so they keep
+// to one line of plain characters, however an agent spells and however much it has.
+func TestNotesAreTame(t *testing.T) {
 	t.Parallel()
-	_, notes := plan.EligibleOf(offers(), nil)
-	for _, name := range []string{"poetry", "Poetry", "delete_account"} {
-		if strings.Contains(strings.Join(notes, "\n"), name) {
-			t.Errorf("notes %q repeat the name %q", notes, name)
+	wild := plan.Offer{ID: "ep_0", Surface: task.Surface{Kind: task.A2A}}
+	for range 40 {
+		wild.Surface.Skills = append(wild.Surface.Skills, task.Skill{ID: "\u202epoetry\n\x00\"<script>" + strings.Repeat("x", 5000)})
+	}
+	_, notes := plan.EligibleOf([]plan.Offer{wild}, nil)
+	if len(notes) != 1 || len(notes[0]) > 2000 || !strings.Contains(notes[0], "and 28 more") {
+		t.Fatalf("notes = %d of %d bytes: %.300q", len(notes), len(strings.Join(notes, "")), notes)
+	}
+	for _, c := range notes[0] {
+		if c < ' ' || c > '~' {
+			t.Errorf("the note holds %U: %.200q", c, notes[0])
 		}
 	}
 }
