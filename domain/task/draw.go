@@ -17,17 +17,20 @@ import (
 type draw struct {
 	seed    domain.Hash
 	counter uint32
-	left    []byte
+	block   domain.Hash
+	left    int // bytes of block that are not used yet
 }
 
 func (d *draw) word() uint64 {
-	if len(d.left) == 0 {
-		block := sha256.Sum256(binary.BigEndian.AppendUint32(append(make([]byte, 0, 36), d.seed[:]...), d.counter))
+	if d.left == 0 {
+		var in [len(d.seed) + 4]byte
+		copy(in[:], d.seed[:])
+		binary.BigEndian.PutUint32(in[len(d.seed):], d.counter)
 		d.counter++
-		d.left = block[:]
+		d.block, d.left = sha256.Sum256(in[:]), len(d.block)
 	}
-	w := binary.BigEndian.Uint64(d.left)
-	d.left = d.left[8:]
+	w := binary.BigEndian.Uint64(d.block[len(d.block)-d.left:])
+	d.left -= 8
 	return w
 }
 
