@@ -18,7 +18,10 @@ func BenchmarkGenerate(b *testing.B) {
 	e := skill("Everyday Helper")
 	b.ReportAllocs()
 	for k := 0; b.Loop(); k++ {
-		generate(b, templates[k%len(templates)].ID, seeds[k/len(templates)%len(seeds)], e)
+		t := templates[k%len(templates)]
+		if _, err := task.Generate(t.ID, t.Version, seeds[k/len(templates)%len(seeds)], e); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
