@@ -45,8 +45,8 @@ func (c Case) Task() (Task, error) {
 		t.Expected = Expected{Kind: kind, Value: c.ExpectedValue}
 		return t, nil
 	}
-	exact, ok := new(big.Rat).SetString(c.ExpectedValue)
-	if !ok || len(c.ExpectedValue) > maxNumeral {
+	exact, ok := plainDecimal(c.ExpectedValue)
+	if !ok {
 		return Task{}, fmt.Errorf("case %q expects %q, which is no number: %w", c.ID, c.ExpectedValue, domain.ErrInvalid)
 	}
 	if c.DecimalsAsked == "exact" {
@@ -62,4 +62,13 @@ func (c Case) Task() (Task, error) {
 		t.Expected.Tolerance = "" // counts and amounts are right or wrong
 	}
 	return t, nil
+}
+
+// plainDecimal reads a decimal of bounded length. It takes no exponent, which would
+// make of a few bytes a number of any size.
+func plainDecimal(s string) (*big.Rat, bool) {
+	if len(s) > maxNumeral || strings.Trim(strings.TrimLeft(s, "+-"), "0123456789.") != "" {
+		return nil, false
+	}
+	return new(big.Rat).SetString(s)
 }

@@ -2,9 +2,12 @@ package task_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
+	"strings"
 	"testing"
 
+	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -68,5 +71,17 @@ func TestAnswerCases(t *testing.T) {
 				t.Errorf("Mark(%q).Literal = %s, want %s", c.Reply, g.Literal, literal)
 			}
 		})
+	}
+}
+
+// The expected value of a case comes from a file of anybody's: an exponent in it
+// must not become a number that fills the memory.
+func TestCaseRefusesExponents(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"1e999999999", "1/3", "0x10", "1E5", "inf", strings.Repeat("9", 1<<20), ".", "--1"} {
+		c := task.Case{ID: "c", Family: "arith.average", ExpectedValue: value, DecimalsAsked: "2"}
+		if _, err := c.Task(); !errors.Is(err, domain.ErrInvalid) {
+			t.Errorf("Task with %.20q expected: %v, want ErrInvalid", value, err)
+		}
 	}
 }

@@ -141,15 +141,20 @@ func (s *session) hello(ctx context.Context) (*agents.Answer, error) {
 // old reports whether a server rejected initialize as one of the older transport
 // does. After a 5xx or a broken connection nothing is tried.
 func old(a *agents.Answer, err error) bool {
-	status := 0
+	return slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, failedWith(a, err))
+}
+
+// failedWith returns the HTTP status of an answer that reports an error, or of what
+// came in place of one; 0 if nothing failed, or nothing came.
+func failedWith(a *agents.Answer, err error) int {
 	var e *agents.Error
 	switch {
 	case errors.As(err, &e):
-		status = e.Status
+		return e.Status
 	case a != nil && a.Error != nil:
-		status = a.Status
+		return a.Status
 	}
-	return slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, status)
+	return 0
 }
 
 // openLegacy opens the event stream of the older transport and reads where
@@ -214,15 +219,7 @@ func (s *session) request(ctx context.Context, method string, params any) (*agen
 // lost reports whether the server does not know the session any more: 404 by the
 // specification, 400 or 401 in practice.
 func lost(a *agents.Answer, err error) bool {
-	status := 0
-	var e *agents.Error
-	switch {
-	case errors.As(err, &e):
-		status = e.Status
-	case a != nil && a.Error != nil:
-		status = a.Status
-	}
-	return slices.Contains([]int{http.StatusNotFound, http.StatusBadRequest, http.StatusUnauthorized}, status)
+	return slices.Contains([]int{http.StatusNotFound, http.StatusBadRequest, http.StatusUnauthorized}, failedWith(a, err))
 }
 
 // tools lists the tools, all pages of them within limits. Schemas are kept as
