@@ -78,7 +78,9 @@ func TestTerminatedBackends(t *testing.T) {
 				t.Errorf("the log has %d records after %d kills, want %d", got, kills, writers*each)
 			}
 			return
-		case <-time.After(5 * time.Millisecond):
+		// Each pause is longer than the one before: however slow the machine, one of
+		// them is long enough to connect and append in.
+		case <-time.After(time.Duration(5+kills) * time.Millisecond):
 		}
 	}
 }
