@@ -1,7 +1,6 @@
 package task
 
 import (
-	"math/big"
 	"slices"
 	"strings"
 )
@@ -84,27 +83,27 @@ func makePercentOf(d *draw) puzzle {
 	share := d.decimalBetween(3, 96, d.below(2))
 	whole := d.decimalBetween(120, pick(d, []int{990, 9900, 99000}), d.below(3))
 	decimals := 2
-	p, x := share.rat(), whole.rat()
-	product := new(big.Rat).Mul(p, x)
-	exact := new(big.Rat).Quo(product, integer(100))
+	p, x, hundred := share.ratio(), whole.ratio(), integer(100)
+	multiplied := p.times(x)
+	exact := multiplied.over(hundred)
 	grouped := d.chance(2)
 	return puzzle{
 		body:     fill(pick(d, percentOfPhrasings), "p", share.String(), "x", whole.text(grouped)),
 		rounding: decimals,
 		details:  [][]string{numberAlone},
 		expected: number(Number, exact, decimals),
-		arguments: map[Role]any{
-			rolePercent: share, roleValue: whole, roleDecimals: decimals,
+		arguments: func() map[Role]any {
+			return map[Role]any{rolePercent: share, roleValue: whole, roleDecimals: decimals}
 		},
-		near: []*big.Rat{p, x, integer(decimals), new(big.Rat).Quo(p, integer(100)), integer(100)},
-		wrong: []*big.Rat{
-			product,                         // per cent not taken
-			new(big.Rat).Quo(percent(x), p), // x is p % of what
-			new(big.Rat).Sub(x, exact),      // what is left of x
-			new(big.Rat).Add(x, exact),      // x with p % on top
-			new(big.Rat).Quo(percent(p), x), // which part of x is p
-			new(big.Rat).Quo(x, p),          // divided instead
-			new(big.Rat).Quo(exact, integer(100)),
+		near: []ratio{p, x, integer(decimals), p.over(hundred), hundred},
+		wrong: []ratio{
+			multiplied,          // per cent not taken
+			x.percent().over(p), // x is p % of what
+			x.minus(exact),      // what is left of x
+			x.plus(exact),       // x with p % on top
+			p.percent().over(x), // which part of x is p
+			x.over(p),           // divided instead
+			exact.over(hundred),
 		},
 	}
 }
@@ -132,31 +131,31 @@ func makePercentChange(d *draw) puzzle {
 	top := pick(d, []int{900, 9000, 90000})
 	before, after := d.decimalBetween(60, top, places), d.decimalBetween(60, top, places)
 	decimals := d.between(1, 2)
-	a, b := before.rat(), after.rat()
-	step := new(big.Rat).Sub(b, a)
-	exact := percent(new(big.Rat).Quo(step, a))
-	ratio := new(big.Rat).Quo(b, a)
+	a, b := before.ratio(), after.ratio()
+	step := b.minus(a)
+	exact := step.over(a).percent()
+	times := b.over(a)
 	grouped := d.chance(2)
 	p := puzzle{
 		body:     fill(pick(d, percentChangePhrasings), "a", before.text(grouped), "b", after.text(grouped)),
 		rounding: decimals,
 		details:  [][]string{changeSigns, numberAlone},
 		expected: number(Change, exact, decimals),
-		arguments: map[Role]any{
-			roleFrom: before, roleTo: after, roleDecimals: decimals,
+		arguments: func() map[Role]any {
+			return map[Role]any{roleFrom: before, roleTo: after, roleDecimals: decimals}
 		},
-		near: []*big.Rat{a, b, integer(decimals), step, ratio, percent(ratio), integer(100)},
-		wrong: []*big.Rat{
-			percent(new(big.Rat).Quo(step, b)), // the new value as the base
-			percent(new(big.Rat).Quo(new(big.Rat).Neg(step), b)),
-			new(big.Rat).Neg(exact),
-			new(big.Rat).Quo(step, a), // a fraction
-			percent(new(big.Rat).Quo(a, b)),
-			percent(ratio),
+		near: []ratio{a, b, integer(decimals), step, times, times.percent(), integer(100)},
+		wrong: []ratio{
+			step.over(b).percent(), // the new value as the base
+			step.negative().over(b).percent(),
+			exact.negative(),
+			step.over(a), // a fraction
+			a.over(b).percent(),
+			times.percent(),
 		},
 	}
 	// A change of many hundred per cent is no ordinary question.
-	p.poor = distance(exact, new(big.Rat)).Cmp(integer(400)) > 0
+	p.poor = integer(400).less(exact.size())
 	return p
 }
 
@@ -174,35 +173,31 @@ func makeAverage(d *draw) puzzle {
 	places := d.below(2)
 	top := pick(d, []int{400, 4000, 9500})
 	list := make([]decimal, d.between(4, 7))
-	values := make([]*big.Rat, len(list))
-	sum := new(big.Rat)
+	values := make([]ratio, len(list), len(list)+3)
+	sum := integer(0)
 	for i := range list {
 		list[i] = d.decimalBetween(top/20, top, places)
-		values[i] = list[i].rat()
-		sum.Add(sum, values[i])
+		values[i] = list[i].ratio()
+		sum = sum.plus(values[i])
 	}
 	decimals := 2
-	count := int64(len(list))
-	exact := new(big.Rat).Quo(sum, big.NewRat(count, 1))
+	n, two := len(list), integer(2)
+	exact := sum.over(integer(n))
 
-	sorted := slices.SortedFunc(slices.Values(values), (*big.Rat).Cmp)
-	half := big.NewRat(1, 2)
-	low, high := sorted[(len(sorted)-1)/2], sorted[len(sorted)/2]
-	median := new(big.Rat).Mul(new(big.Rat).Add(low, high), half)
-	middle := new(big.Rat).Mul(new(big.Rat).Add(sorted[0], sorted[len(sorted)-1]), half)
+	sorted := slices.Clone(values)
+	slices.SortFunc(sorted, ratio.compare)
+	low, high := sorted[(n-1)/2], sorted[n/2]
+	median := low.plus(high).over(two)
+	middle := sorted[0].plus(sorted[n-1]).over(two)
 
 	return puzzle{
 		body:      fill(pick(d, averagePhrasings), "list", enumerate(d, list)),
 		rounding:  decimals,
 		details:   [][]string{numberAlone},
 		expected:  number(Number, exact, decimals),
-		arguments: map[Role]any{roleList: list, roleDecimals: decimals},
-		near:      append([]*big.Rat{sum, big.NewRat(count, 1), integer(decimals)}, values...),
-		wrong: []*big.Rat{
-			median, middle, low, high,
-			new(big.Rat).Quo(sum, big.NewRat(count-1, 1)),
-			new(big.Rat).Quo(sum, big.NewRat(count+1, 1)),
-		},
+		arguments: func() map[Role]any { return map[Role]any{roleList: list, roleDecimals: decimals} },
+		near:      append(values, sum, integer(n), integer(decimals)),
+		wrong:     []ratio{median, middle, low, high, sum.over(integer(n - 1)), sum.over(integer(n + 1))},
 	}
 }
 

@@ -65,7 +65,7 @@ func (t Task) Fill(f Filled) (Task, error) {
 		if !ok || wei.Sign() < 0 || wei.String() != f.Answer || !substantial(f.Answer) {
 			return t, fmt.Errorf("a balance of %q wei is no answer to ask for: %w", f.Answer, domain.ErrInvalid)
 		}
-		t.Expected = exactly(new(big.Rat).SetInt(wei), 0)
+		t.Expected = count(f.Answer)
 	}
 	t.Prompt = strings.ReplaceAll(t.Prompt, blockMark, f.Block)
 	t.Ask.Text = strings.ReplaceAll(t.Ask.Text, blockMark, f.Block)

@@ -116,16 +116,17 @@ func valueAtWord(text []byte, values []value, i int) int {
 	for end < len(text) && isLetter(text[end]) && end-i < 16 {
 		end++
 	}
-	word := lower(text[i:end])
-	switch word {
+	var word folded
+	switch string(word.fold(text[i:end])) {
 	case "answer":
 	case "result":
 		if bytes.HasSuffix(bytes.ToLower(text[max(0, i-5):i]), []byte("as a ")) {
 			return -1
 		}
 	case "final":
-		rest := words(text[end:min(len(text), end+24)])
-		if len(rest) == 0 || rest[0] != ":" && !answerWords[rest[0]] {
+		var room [16][]byte
+		rest := words(room[:0], text[end:min(len(text), end+24)])
+		if len(rest) == 0 || string(rest[0]) != ":" && !answerWords[string(rest[0])] {
 			return -1
 		}
 	case "value":
@@ -198,15 +199,17 @@ func listGap(gap []byte) bool {
 	if len(gap) > widest {
 		return false
 	}
-	list := words(gap)
+	var room [16][]byte
 	bare := true
-	for _, w := range list {
-		switch {
-		case hedges[w]:
+	for _, w := range words(room[:0], gap) {
+		if hedges[string(w)] {
 			return true
-		case w == "." || w == "!" || w == "?" || w == ":" || w == "(" || w == ")":
+		}
+		switch string(w) {
+		case ".", "!", "?", ":", "(", ")":
 			return false
-		case w != "and" && w != "to" && w != "," && w != ";" && w != "\n":
+		case "and", "to", ",", ";", "\n":
+		default:
 			bare = false
 		}
 	}
@@ -215,12 +218,16 @@ func listGap(gap []byte) bool {
 
 // negated reports whether v stands under a "not".
 func negated(text []byte, v value) bool {
-	list := words(text[max(0, v.start-32):v.start])
-	for i := len(list) - 1; i >= max(0, len(list)-2); i-- {
-		switch w := list[i]; {
-		case w == "not" || w == "never" || w == "nor" || w == "isn't" || w == "wasn't":
+	var room [16][]byte
+	list := words(room[:0], text[max(0, v.start-32):v.start])
+	for _, w := range slices.Backward(list[max(0, len(list)-2):]) {
+		switch string(w) {
+		case "not", "never", "nor", "isn't", "wasn't":
 			return true
-		case w == "but" || len(w) == 1 && !isLetter(w[0]):
+		case "but":
+			return false
+		}
+		if len(w) == 1 && !isLetter(w[0]) {
 			return false
 		}
 	}

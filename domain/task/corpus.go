@@ -2,7 +2,6 @@ package task
 
 import (
 	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 
@@ -50,7 +49,7 @@ func (c Case) Task() (Task, error) {
 		return Task{}, fmt.Errorf("case %q expects %q, which is no number: %w", c.ID, c.ExpectedValue, domain.ErrInvalid)
 	}
 	if c.DecimalsAsked == "exact" {
-		t.Expected = Expected{Kind: kind, Value: c.ExpectedValue, Exact: exact.RatString()}
+		t.Expected = Expected{Kind: kind, Value: c.ExpectedValue, Exact: exact.String()}
 		return t, nil
 	}
 	decimals, err := strconv.Atoi(c.DecimalsAsked)
@@ -66,9 +65,9 @@ func (c Case) Task() (Task, error) {
 
 // plainDecimal reads a decimal of bounded length. It takes no exponent, which would
 // make of a few bytes a number of any size.
-func plainDecimal(s string) (*big.Rat, bool) {
+func plainDecimal(s string) (ratio, bool) {
 	if len(s) > maxNumeral || strings.Trim(strings.TrimLeft(s, "+-"), "0123456789.") != "" {
-		return nil, false
+		return ratio{}, false
 	}
-	return new(big.Rat).SetString(s)
+	return readRatio(s)
 }

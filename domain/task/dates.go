@@ -1,7 +1,6 @@
 package task
 
 import (
-	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -88,11 +87,11 @@ func makeDaysBetween(d *draw) puzzle {
 	p := puzzle{
 		body:     fill(pick(d, daysBetweenPhrasings), "a", start.Format(layout), "b", end.Format(layout)),
 		details:  [][]string{firstExcluded, numberAlone},
-		expected: exactly(integer(days), 0),
-		arguments: map[Role]any{
-			roleStart: start.Format(isoDate), roleEnd: end.Format(isoDate),
+		expected: count(strconv.Itoa(days)),
+		arguments: func() map[Role]any {
+			return map[Role]any{roleStart: start.Format(isoDate), roleEnd: end.Format(isoDate)}
 		},
-		wrong: []*big.Rat{integer(short)},
+		wrong: []ratio{integer(short)},
 	}
 	p.poor = strings.Contains(p.body, p.expected.Value) // in a year, such as 196 in 1960
 	return p
@@ -138,7 +137,7 @@ func makeAddDays(d *draw) puzzle {
 		body:      fill(pick(d, addDaysPhrasings), "n", strconv.Itoa(days), "date", start.Format(layout)),
 		details:   [][]string{dateAlone},
 		expected:  Expected{Kind: Date, Value: start.AddDate(0, 0, days).Format(isoDate)},
-		arguments: map[Role]any{roleDate: start.Format(isoDate), roleDays: days},
+		arguments: func() map[Role]any { return map[Role]any{roleDate: start.Format(isoDate), roleDays: days} },
 	}
 }
 
@@ -161,11 +160,12 @@ var weekdayAlone = []string{
 
 func makeWeekday(d *draw) puzzle {
 	day := date(d.between(1900, 2199), time.January, d.between(1, 365))
+	iso := day.Format(isoDate)
 	return puzzle{
-		body:      fill(pick(d, weekdayPhrasings), "date", day.Format(isoDate)),
+		body:      fill(pick(d, weekdayPhrasings), "date", iso),
 		details:   [][]string{weekdayAlone},
 		expected:  Expected{Kind: Weekday, Value: day.Weekday().String()},
-		arguments: map[Role]any{roleDate: day.Format(isoDate)},
+		arguments: func() map[Role]any { return map[Role]any{roleDate: iso} },
 	}
 }
 

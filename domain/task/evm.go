@@ -3,7 +3,7 @@ package task
 import (
 	"math/big"
 	"math/bits"
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -115,6 +115,12 @@ func (d *draw) amount(c coin) (n decimal, poor bool) {
 	return n, u == 0 || bits.Len64(u>>bits.TrailingZeros64(u)) <= 53
 }
 
+// wei returns n of a coin in wei. That is another number by powers of ten, so neither
+// can be taken for the other.
+func (c coin) wei(n decimal) string {
+	return strconv.FormatInt(n.units, 10) + strings.Repeat("0", c.places-n.places)
+}
+
 // toWeiPhrasings ask for {x} {unit} in wei.
 var toWeiPhrasings = []string{
 	"Convert {x} {unit} to wei.",
@@ -152,15 +158,13 @@ var (
 func makeToWei(d *draw) puzzle {
 	c := pick(d, coins)
 	n, poor := d.amount(c)
-	x := n.rat()
 	return puzzle{
 		body:     fill(pick(d, toWeiPhrasings), "x", n.text(d.chance(2)), "unit", pick(d, c.names)),
 		details:  [][]string{wholeDigits, numberAlone},
-		expected: exactly(new(big.Rat).Mul(x, power10(c.places)), 0),
-		arguments: map[Role]any{
-			roleAmount: n.String(), roleFrom: slices.Clone(c.spellings), roleTo: slices.Clone(wei.spellings),
+		expected: count(c.wei(n)),
+		arguments: func() map[Role]any {
+			return map[Role]any{roleAmount: n.String(), roleFrom: c.spellings, roleTo: wei.spellings}
 		},
-		near: []*big.Rat{x},
 		poor: poor,
 	}
 }
@@ -168,9 +172,7 @@ func makeToWei(d *draw) puzzle {
 func makeFromWei(d *draw) puzzle {
 	c := pick(d, coins)
 	n, poor := d.amount(c)
-	x := n.rat()
-	whole := new(big.Rat).Mul(x, power10(c.places))
-	text := whole.FloatString(0)
+	text := c.wei(n)
 	written := text
 	if d.chance(2) {
 		written = group3(text)
@@ -178,11 +180,10 @@ func makeFromWei(d *draw) puzzle {
 	return puzzle{
 		body:     fill(pick(d, fromWeiPhrasings), "x", written, "unit", pick(d, c.names)),
 		details:  [][]string{decimalDigits, numberAlone},
-		expected: exactly(x, n.places),
-		arguments: map[Role]any{
-			roleAmount: text, roleFrom: slices.Clone(wei.spellings), roleTo: slices.Clone(c.spellings),
+		expected: Expected{Kind: Number, Value: n.String(), Exact: n.ratio().String()},
+		arguments: func() map[Role]any {
+			return map[Role]any{roleAmount: text, roleFrom: wei.spellings, roleTo: c.spellings}
 		},
-		near: []*big.Rat{whole},
 		poor: poor,
 	}
 }
@@ -213,8 +214,8 @@ func makeHexDecimal(d *draw) puzzle {
 	return puzzle{
 		body:      fill(pick(d, hexPhrasings), "h", h),
 		details:   [][]string{wholeDigits, numberAlone},
-		expected:  exactly(new(big.Rat).SetInt(n), 0),
-		arguments: map[Role]any{roleHex: h},
+		expected:  count(n.String()),
+		arguments: func() map[Role]any { return map[Role]any{roleHex: h} },
 		poor:      poor,
 	}
 }

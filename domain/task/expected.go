@@ -1,7 +1,6 @@
 package task
 
 import (
-	"math/big"
 	"strconv"
 
 	"github.com/karatum/mystery/domain"
@@ -38,24 +37,23 @@ type Expected struct {
 func (x Expected) Hash() domain.Hash { return hashJSON(x) }
 
 // number is the Expected of an exact value asked for with some decimals.
-func number(kind AnswerKind, exact *big.Rat, decimals int) Expected {
+func number(kind AnswerKind, exact ratio, decimals int) Expected {
+	exact = exact.lowest()
 	return Expected{
 		Kind:      kind,
-		Value:     exact.FloatString(decimals),
-		Exact:     exact.RatString(),
+		Value:     exact.rounded(decimals),
+		Exact:     exact.String(),
 		Decimals:  strconv.Itoa(decimals),
-		Tolerance: tolerance(exact, decimals).RatString(),
+		Tolerance: tolerance(exact, decimals).String(),
 	}
 }
 
-// exactly is the Expected of a count or an amount, which is right or wrong.
-func exactly(exact *big.Rat, decimals int) Expected {
-	return Expected{Kind: Number, Value: exact.FloatString(decimals), Exact: exact.RatString()}
-}
+// count is the Expected of a whole number, which is right or wrong.
+func count(digits string) Expected { return Expected{Kind: Number, Value: digits, Exact: digits} }
 
 // toTheCent is the Expected of a sum of money that is right to the last digit; half
 // a cent is for the two ways to round.
-func toTheCent(exact *big.Rat) Expected {
+func toTheCent(exact ratio) Expected {
 	x := number(Number, exact, 2)
 	x.Tolerance = "1/200"
 	return x

@@ -1,12 +1,12 @@
 package task
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/crypto/sha3"
 )
@@ -96,10 +96,12 @@ func makeSHA256(d *draw) puzzle {
 	s := d.phrase()
 	sum := sha256.Sum256([]byte(s))
 	return puzzle{
-		body:      fill(pick(d, digestPhrasings), "s", s),
-		details:   [][]string{exactBytes, digestAlone},
-		expected:  Expected{Kind: Hex, Value: hex.EncodeToString(sum[:])},
-		arguments: map[Role]any{roleData: s, roleAlgorithm: []string{"sha256", "sha-256", "sha2-256"}},
+		body:     fill(pick(d, digestPhrasings), "s", s),
+		details:  [][]string{exactBytes, digestAlone},
+		expected: Expected{Kind: Hex, Value: hex.EncodeToString(sum[:])},
+		arguments: func() map[Role]any {
+			return map[Role]any{roleData: s, roleAlgorithm: []string{"sha256", "sha-256", "sha2-256"}}
+		},
 	}
 }
 
@@ -123,10 +125,12 @@ var keccakAlone = []string{
 func makeKeccak(d *draw) puzzle {
 	s := d.phrase()
 	return puzzle{
-		body:      fill(pick(d, keccakPhrasings), "s", s),
-		details:   [][]string{exactBytes, keccakAlone},
-		expected:  Expected{Kind: Hex, Value: hex.EncodeToString(keccak256([]byte(s)))},
-		arguments: map[Role]any{roleData: s, roleAlgorithm: []string{"keccak256", "keccak-256", "keccak"}},
+		body:     fill(pick(d, keccakPhrasings), "s", s),
+		details:  [][]string{exactBytes, keccakAlone},
+		expected: Expected{Kind: Hex, Value: hex.EncodeToString(keccak256([]byte(s)))},
+		arguments: func() map[Role]any {
+			return map[Role]any{roleData: s, roleAlgorithm: []string{"keccak256", "keccak-256", "keccak"}}
+		},
 	}
 }
 
@@ -157,11 +161,13 @@ var base64Alone = []string{
 func makeBase64(d *draw) puzzle {
 	s, encoded, poor := d.encodable()
 	return puzzle{
-		body:      fill(pick(d, base64Phrasings), "s", s),
-		details:   [][]string{exactBytes, base64Alone},
-		expected:  Expected{Kind: Base64, Value: encoded},
-		arguments: map[Role]any{roleData: s, roleAlgorithm: []string{"encode", "base64", "to_base64"}},
-		poor:      poor,
+		body:     fill(pick(d, base64Phrasings), "s", s),
+		details:  [][]string{exactBytes, base64Alone},
+		expected: Expected{Kind: Base64, Value: encoded},
+		arguments: func() map[Role]any {
+			return map[Role]any{roleData: s, roleAlgorithm: []string{"encode", "base64", "to_base64"}}
+		},
+		poor: poor,
 	}
 }
 
@@ -170,33 +176,50 @@ func makeBase64(d *draw) puzzle {
 // true if a hundred texts were of neither sort.
 func (d *draw) encodable() (s, encoded string, poor bool) {
 	want := 3 * d.below(2)
+	text, code := make([]byte, 0, 96), make([]byte, 0, 128)
 	for range 100 {
-		s = d.phrase()
+		text = d.appendPhrase(text[:0])
 		if want > 0 {
-			s = pick(d, textWords) + pick(d, []string{"~", ">"}) + s + "?" + pick(d, textWords)
+			head, sign, tail := pick(d, textWords), pick(d, []string{"~", ">"}), pick(d, textWords)
+			text = slices.Insert(text, 0, []byte(head+sign)...)
+			text = append(append(text, '?'), tail...)
 		}
-		encoded = base64.StdEncoding.EncodeToString([]byte(s))
+		code = base64.StdEncoding.AppendEncode(code[:0], text)
 		signs := 0
-		for _, c := range []string{"+", "/", "="} {
-			if strings.Contains(encoded, c) {
+		for _, c := range []byte("+/=") {
+			if bytes.IndexByte(code, c) >= 0 {
 				signs++
 			}
 		}
 		if signs == want {
-			return s, encoded, false
+			return string(text), string(code), false
 		}
 	}
 	return "", "", true
 }
 
 // phrase draws an ASCII text that starts with a letter and ends with a letter or a digit.
-func (d *draw) phrase() string {
-	var words []string
+func (d *draw) phrase() string { return string(d.appendPhrase(make([]byte, 0, 64))) }
+
+// appendPhrase appends a phrase. What parts its words is drawn last.
+func (d *draw) appendPhrase(b []byte) []byte {
+	words := make([]string, 0, 4)
 	for range d.between(2, 4) {
 		words = append(words, pick(d, textWords))
 	}
+	number := 0
 	if d.chance(2) {
-		words = append(words, strconv.Itoa(d.between(10, 9999)))
+		number = d.between(10, 9999)
 	}
-	return strings.Join(words, pick(d, []string{"-", " ", "_", "."}))
+	sign := pick(d, []string{"-", " ", "_", "."})
+	for i, w := range words {
+		if i > 0 {
+			b = append(b, sign...)
+		}
+		b = append(b, w...)
+	}
+	if number > 0 {
+		b = strconv.AppendInt(append(b, sign...), int64(number), 10)
+	}
+	return b
 }

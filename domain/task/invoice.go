@@ -1,8 +1,6 @@
 package task
 
 import (
-	"math/big"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,8 +78,8 @@ func makeInvoiceTotal(d *draw) puzzle {
 			"firm", firm, "n", strconv.Itoa(serial), "day", day),
 		"All amounts in " + currency,
 	}
-	near := []*big.Rat{integer(serial), integer(vat)}
-	var lines []int64 // sums in cents, as are these
+	near := append(make([]ratio, 0, 9), integer(serial), integer(vat))
+	lines := make([]int64, 0, 5) // sums in cents, as are these
 	var prices, net int64
 	for range d.between(3, 5) {
 		n := d.between(2, 24)
@@ -89,34 +87,35 @@ func makeInvoiceTotal(d *draw) puzzle {
 		item := pick(d, textWords) + " " + pick(d, invoiceGoods)
 		text = append(text, fill(style, "item", item, "n", strconv.Itoa(n), "price", price.text(grouped)))
 		line := price.units * int64(n)
-		near = append(near, price.rat())
+		near = append(near, price.ratio())
 		lines = append(lines, line)
 		prices += price.units
 		net += line
 	}
 	text = append(text, fill(pick(d, []string{"plus {vat}% VAT", "VAT {vat}% on the net sum", "VAT: {vat}%"}), "vat", strconv.Itoa(vat)))
 
-	gross := func(cents int64) *big.Rat { return big.NewRat(cents*int64(100+vat), 10_000) }
+	gross := func(cents int64) ratio { return ratio{num: cents * int64(100+vat), den: 10_000} }
 	exact := gross(net)
+	pasted := strings.Join(text, "\n")
 	p := puzzle{
-		body:      pick(d, invoiceLeads) + "\n\n" + strings.Join(text, "\n") + "\n\n" + pick(d, invoiceQuestions),
+		body:      pick(d, invoiceLeads) + "\n\n" + pasted + "\n\n" + pick(d, invoiceQuestions),
 		rounding:  2,
 		details:   [][]string{vatOnce, totalAlone},
 		expected:  toTheCent(exact),
-		arguments: map[Role]any{roleData: strings.Join(text, "\n")},
-		near:      append(near, big.NewRat(net, 100), big.NewRat(net*int64(vat), 10_000)),
-		wrong: []*big.Rat{
-			gross(prices),                       // quantities not seen
-			big.NewRat(net, int64(100+vat)),     // VAT taken off
-			big.NewRat(net+100*int64(vat), 100), // per cent taken for money
-		},
+		arguments: func() map[Role]any { return map[Role]any{roleData: pasted} },
+		near:      append(near, ratio{num: net, den: 100}, ratio{num: net * int64(vat), den: 10_000}),
+		wrong: append(make([]ratio, 0, 8),
+			gross(prices),                              // quantities not seen
+			ratio{num: net, den: int64(100 + vat)},     // VAT taken off
+			ratio{num: net + 100*int64(vat), den: 100}, // per cent taken for money
+		),
 	}
 	for _, line := range lines { // one line not seen
 		p.wrong = append(p.wrong, gross(net-line))
 	}
 	// The total must be right to the cent. What it must not resemble keeps the
 	// distance of numbers for which the last digits matter less.
-	wide := tolerance(exact, 2)
-	p.poor = slices.ContainsFunc(slices.Concat(p.near, p.wrong), func(r *big.Rat) bool { return within(r, exact, wide, 3) })
+	wide := aimAt(exact, tolerance(exact, 2))
+	p.poor = wide.nearAny(p.near, 3) || wide.nearAny(p.wrong, 3)
 	return p
 }

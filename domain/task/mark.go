@@ -1,7 +1,7 @@
 package task
 
 import (
-	"math/big"
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,21 +97,29 @@ func Mark(t Task, reply string) Grade {
 	if len(reply) > maxReply {
 		reply = reply[:maxReply]
 	}
-	plain := normalise(reply, false)
-	if strings.TrimSpace(string(plain.text)) == "" {
+	plain := normalise(reply)
+	if len(bytes.TrimSpace(plain.text)) == 0 {
 		return Grade{Outcome: Fail, Rule: ruleEmpty, Literal: Fail}
 	}
-	g, committed := decide(t, plain)
+	right := t.Expected.aim()
+	g, committed := decide(t, right, plain)
 	if committed != nil {
 		g.Offset, g.Length = plain.source(reply, *committed)
 	}
-	g.Literal = literal(t, reply, g)
+	switch {
+	case foundLiterally(t.Expected, right, reply, plain):
+		g.Literal = Pass
+	case g.Outcome == Refused:
+		g.Literal = Refused
+	default:
+		g.Literal = Fail
+	}
 	return g
 }
 
 // decide applies the commitment rule. It returns the value that decided, if any.
-func decide(t Task, doc document) (Grade, *value) {
-	found, ok := valuesOf(t, doc.text)
+func decide(t Task, right *aim, doc document) (Grade, *value) {
+	found, ok := valuesOf(t, right, doc.text)
 	switch {
 	case !ok:
 		return Grade{Outcome: Fail, Rule: ruleUnknown}, nil
@@ -158,63 +166,50 @@ func commitment(kind AnswerKind, text []byte, found values) (int, string) {
 	return doubtful, rule
 }
 
-// literal applies the plain rule of the specification.
-func literal(t Task, reply string, g Grade) Outcome {
-	found := false
-	x := t.Expected
+// foundLiterally applies the plain rule of the specification.
+func foundLiterally(x Expected, right *aim, reply string, doc document) bool {
+	text := doc.text
+	if !doc.literal {
+		text = literally(reply)
+	}
 	switch x.Kind {
 	case Number, Change:
-		exact, margin, ok := x.rats()
-		if decimals, err := strconv.Atoi(x.Decimals); ok && err == nil && decimals >= 0 && decimals <= maxExponent {
-			margin = tolerance(exact, decimals) // the plain rule knows no exact counts
+		if decimals, err := strconv.Atoi(x.Decimals); right != nil && err == nil && decimals >= 0 && decimals <= maxExponent {
+			right = aimAt(right.exact, tolerance(right.exact, decimals)) // the plain rule knows no exact counts
 		}
-		found = ok && slices.ContainsFunc(plainNumbers(normalise(reply, true).text), func(n numeral) bool {
-			return n.within(exact, margin)
-		})
+		return right != nil && plainlyRight(text, right)
 	case Date:
-		for _, d := range scanDates(normalise(reply, true).text, false) {
-			found = found || d.written && d.iso == x.Value
-		}
+		return slices.ContainsFunc(scanDates(text, false), func(d dateToken) bool { return d.written && d.iso == x.Value })
 	case Weekday:
-		for _, w := range scanWeekdays(normalise(reply, true).text) {
-			found = found || w.name == x.Value
-		}
+		return slices.ContainsFunc(scanWeekdays(text), func(w weekdayToken) bool { return w.name == x.Value })
 	case Base64:
-		text := normalise(reply, true).text
-		found = slices.ContainsFunc(base64Runs(text), func(r run) bool { return string(text[r.start:r.end]) == x.Value })
+		return slices.ContainsFunc(base64Runs(text), func(r run) bool { return string(text[r.start:r.end]) == x.Value })
 	case Hex, Token:
-		found = x.Value != "" && strings.Contains(strings.ToLower(reply), strings.ToLower(x.Value))
+		return x.Value != "" && strings.Contains(strings.ToLower(reply), strings.ToLower(x.Value))
 	case Checksum:
-		found = x.Value != "" && strings.Contains(reply, x.Value)
+		return x.Value != "" && strings.Contains(reply, x.Value)
 	}
-	switch {
-	case found:
-		return Pass
-	case g.Outcome == Refused:
-		return Refused
-	}
-	return Fail
+	return false
 }
 
 // valuesOf returns the values of the asked kind in text, in order. It reports
 // false if the task does not say what is right.
-func valuesOf(t Task, text []byte) (values, bool) {
+func valuesOf(t Task, right *aim, text []byte) (values, bool) {
 	x := t.Expected
 	if x.Value == "" {
 		return values{}, false
 	}
 	switch x.Kind {
 	case Number, Change:
-		exact, margin, ok := x.rats()
-		if !ok {
+		if right == nil {
 			return values{}, false
 		}
 		return values{
-			list:  numberValues(text, normalise(t.Prompt, false).text),
-			judge: func(v value) bool { return rightNumber(text, v, exact, margin, x.Kind == Change) },
+			list:  numberValues(text, textOf(t.Prompt)),
+			judge: func(v value) bool { return rightNumber(text, v, right, x.Kind == Change) },
 		}, true
 	case Date:
-		return values{list: dateValues(text, normalise(t.Prompt, false).text, x.Value)}, true
+		return values{list: dateValues(text, textOf(t.Prompt), x.Value)}, true
 	case Weekday:
 		return values{list: weekdayValues(text, x.Value)}, true
 	case Hex:
@@ -230,27 +225,19 @@ func valuesOf(t Task, text []byte) (values, bool) {
 	return values{}, false
 }
 
-// rats reads Exact and Tolerance.
-func (x Expected) rats() (exact, margin *big.Rat, ok bool) {
-	margin = new(big.Rat)
+// aim reads Exact and Tolerance. It returns nil if they are no numbers.
+func (x Expected) aim() *aim {
+	exact, ok := readRatio(x.Exact)
+	if !ok {
+		return nil
+	}
+	margin := integer(0)
 	if x.Tolerance != "" {
-		if margin, ok = readFraction(x.Tolerance); !ok {
-			return nil, nil, false
+		if margin, ok = readRatio(x.Tolerance); !ok {
+			return nil
 		}
 	}
-	exact, ok = readFraction(x.Exact)
-	return exact, margin, ok
-}
-
-// maxFraction bounds the fractions of an Expected. The longest ones of the
-// catalogue, those of compound interest, have some hundred bytes.
-const maxFraction = 4096
-
-func readFraction(s string) (*big.Rat, bool) {
-	if len(s) > maxFraction || strings.ContainsAny(s, "eEpPxX_") {
-		return nil, false
-	}
-	return new(big.Rat).SetString(s)
+	return aimAt(exact, margin)
 }
 
 // source maps a value to the bytes of the reply it was read from.

@@ -55,7 +55,7 @@ func (m *mask) skipExponent(i int) int {
 
 // skipWord passes a word, so that digits inside it are not looked at.
 func (m *mask) skipWord(i int) int {
-	if bytes.HasPrefix(m.text[i:], []byte("http://")) || bytes.HasPrefix(m.text[i:], []byte("https://")) {
+	if m.text[i] == 'h' && (bytes.HasPrefix(m.text[i:], []byte("http://")) || bytes.HasPrefix(m.text[i:], []byte("https://"))) {
 		if end := bytes.IndexAny(m.text[i:], " \n\t\"')>"); end > 0 {
 			return i + end
 		}
@@ -66,8 +66,11 @@ func (m *mask) skipWord(i int) int {
 		end++
 	}
 	m.word = span{i, end}
-	if end < len(m.text) && isDigit(m.text[end]) && !prefixes[lower(m.text[i:end])] {
-		end = endOfName(m.text, end)
+	if end < len(m.text) && isDigit(m.text[end]) {
+		var name folded
+		if !prefixes[string(name.fold(m.text[i:end]))] {
+			end = endOfName(m.text, end)
+		}
 	}
 	return end
 }
@@ -86,8 +89,11 @@ func (m *mask) skipLabel(i int) int {
 		return i // more than a plain number
 	}
 	gap := m.text[m.word.end:i]
-	if m.word.end > 0 && len(gap) <= 3 && len(bytes.Trim(gap, " #:.")) == 0 && labelWords[lower(m.text[m.word.start:m.word.end])] {
-		return m.skipOf(end)
+	if m.word.end > 0 && len(gap) <= 3 && len(bytes.Trim(gap, " #:.")) == 0 {
+		var label folded
+		if labelWords[string(label.fold(m.text[m.word.start:m.word.end]))] {
+			return m.skipOf(end)
+		}
 	}
 	if bytes.HasSuffix(m.text[:i], []byte("#")) {
 		return end
@@ -115,15 +121,19 @@ func (m *mask) skipOf(i int) int {
 	return end
 }
 
-func lower(word []byte) string {
-	var folded [32]byte
-	n := copy(folded[:], word)
-	for i, c := range folded[:n] {
+// folded is room for a word in lower case. Longer ones are cut: no word that is
+// looked for has so many letters.
+type folded [32]byte
+
+// fold returns an ASCII word in lower case. It is good until the next call.
+func (f *folded) fold(word []byte) []byte {
+	n := copy(f[:], word)
+	for i, c := range f[:n] {
 		if c >= 'A' && c <= 'Z' {
-			folded[i] = c | 0x20
+			f[i] = c | 0x20
 		}
 	}
-	return string(folded[:n])
+	return f[:n]
 }
 
 // isLineNumber reports whether text[i:end] numbers its line: first on it, with a

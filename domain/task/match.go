@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -198,11 +199,11 @@ func changesState(t Tool) bool {
 		}
 	}
 	starts := true
-	for _, w := range words([]byte(t.Description[:min(len(t.Description), maxNamed)])) {
-		if starts && (stateVerbs[w] || stateVerbs[strings.TrimSuffix(w, "s")]) {
+	for _, w := range words(nil, []byte(t.Description[:min(len(t.Description), maxNamed)])) {
+		if starts && (stateVerbs[string(w)] || stateVerbs[string(bytes.TrimSuffix(w, []byte("s")))]) {
 			return true
 		}
-		switch w {
+		switch string(w) {
 		case ".", ",", ":", ";", "!", "?", "\n", "(", ")", "and", "or", "then", "also", "can", "will", "may", "it", "tool":
 			starts = true
 		default:

@@ -2,6 +2,7 @@ package task
 
 import (
 	"math/big"
+	"math/bits"
 	"strconv"
 )
 
@@ -74,47 +75,47 @@ func makeSplitTip(d *draw) puzzle {
 	taxed := d.chance(3)
 	sign, grouped := pick(d, []string{"$", "$", "€", "£"}), d.chance(2)
 
-	x, p, n := bill.rat(), tip.rat(), integer(people)
-	hundred := integer(100)
-	share := new(big.Rat).Quo(new(big.Rat).Mul(x, p), hundred) // the tip
-	total := new(big.Rat).Add(x, share)
+	x, p, n := bill.ratio(), tip.ratio(), integer(people)
+	one, hundred := integer(1), integer(100)
+	share := x.times(p).over(hundred) // the tip
+	total := x.plus(share)
 	words := []string{"x", sign + bill.text(grouped), "p", tip.String(), "n", strconv.Itoa(people)}
 	phrasings := splitPhrasings
-	near := []*big.Rat{x, p, n, integer(2), share}
+	near := append(make([]ratio, 0, 7), x, p, n, integer(2), share)
+	wrong := make([]ratio, 0, 8)
 	untipped := x
-	var arguments map[Role]any
-	var wrong []*big.Rat
+	var parts arguments
 	if taxed {
 		tax := decimal{bill.units * int64(d.between(55, 99)) / 1000, 2} // a rate of some per cent, in whole cents
-		t := tax.rat()
+		t := tax.ratio()
 		words = append(words, "t", sign+tax.text(grouped))
 		phrasings = taxedPhrasings
-		total.Add(total, t)
-		untipped = new(big.Rat).Add(x, t)
-		tipped := new(big.Rat).Mul(untipped, new(big.Rat).Add(integer(1), new(big.Rat).Quo(p, hundred)))
+		total = total.plus(t)
+		untipped = x.plus(t)
+		tipped := untipped.times(one.plus(p.over(hundred)))
 		near = append(near, t)
 		wrong = append(wrong,
-			new(big.Rat).Quo(tipped, n),                     // tip on the tax too
-			new(big.Rat).Quo(new(big.Rat).Sub(total, t), n), // tax forgotten
+			tipped.over(n),         // tip on the tax too
+			total.minus(t).over(n), // tax forgotten
 		)
 	} else {
-		arguments = map[Role]any{roleValue: bill, rolePercent: tip, rolePeople: people}
+		parts = func() map[Role]any { return map[Role]any{roleValue: bill, rolePercent: tip, rolePeople: people} }
 	}
-	exact := new(big.Rat).Quo(total, n)
+	exact := total.over(n)
 	return puzzle{
 		body:      fill(pick(d, phrasings), words...),
 		rounding:  2,
 		details:   [][]string{numberAlone},
 		expected:  number(Number, exact, 2),
-		arguments: arguments,
+		arguments: parts,
 		near:      append(near, total),
 		wrong: append(wrong,
-			new(big.Rat).Quo(untipped, n),                      // tip forgotten
-			new(big.Rat).Quo(share, n),                         // the tip alone
-			new(big.Rat).Add(new(big.Rat).Quo(x, n), share),    // tip not shared
-			new(big.Rat).Quo(new(big.Rat).Add(untipped, p), n), // per cent taken for money
-			new(big.Rat).Quo(total, new(big.Rat).Add(n, integer(1))),
-			new(big.Rat).Quo(total, new(big.Rat).Sub(n, integer(1))),
+			untipped.over(n),         // tip forgotten
+			share.over(n),            // the tip alone
+			x.over(n).plus(share),    // tip not shared
+			untipped.plus(p).over(n), // per cent taken for money
+			total.over(n.plus(one)),
+			total.over(n.minus(one)),
 		),
 	}
 }
@@ -157,56 +158,62 @@ func makeCompound(d *draw) puzzle {
 	earned := d.chance(2)
 	grouped := d.chance(2)
 
-	x, r := principal.rat(), rate.rat()
-	yearlyRate := new(big.Rat).Quo(r, integer(100))
+	x, r := principal.ratio(), rate.ratio()
+	yearlyRate := r.over(integer(100))
 	time := integer(years)
-	simple := new(big.Rat).Mul(x, new(big.Rat).Mul(yearlyRate, time)) // interest
+	simple := x.times(yearlyRate).times(time) // interest
 	balance := grown(x, yearlyRate, periods, years)
 	other := grownRoughly(x, yearlyRate, 13-periods, years) // added yearly for monthly, or the reverse
 	p := puzzle{
 		rounding: 2,
 		details:  [][]string{lateRoundings, numberAlone},
-		near:     []*big.Rat{x, r, time, integer(2), integer(12), integer(100)},
+		near:     []ratio{x, r, time, integer(2), integer(12), integer(100)},
 	}
 	phrasings := growthPhrasings
 	if earned {
 		phrasings = interestPhrasings
-		p.expected = number(Number, new(big.Rat).Sub(balance, x), 2)
-		p.wrong = []*big.Rat{simple, balance, other.Sub(other, x)}
+		p.expected = number(Number, balance.minus(x), 2)
+		p.wrong = []ratio{simple, balance, other.minus(x)}
 	} else {
 		p.expected = number(Number, balance, 2)
-		p.wrong = []*big.Rat{simple, new(big.Rat).Add(x, simple), other, new(big.Rat).Sub(other, x)}
-		p.arguments = map[Role]any{rolePrincipal: principal, roleRate: rate, roleYears: years, rolePeriods: periods}
+		p.wrong = []ratio{simple, x.plus(simple), other, other.minus(x)}
+		p.arguments = func() map[Role]any {
+			return map[Role]any{rolePrincipal: principal, roleRate: rate, roleYears: years, rolePeriods: periods}
+		}
 	}
 	p.body = fill(pick(d, phrasings),
 		"x", principal.text(grouped), "r", rate.String(), "t", strconv.Itoa(years), "often", pick(d, often))
 	return p
 }
 
-// grown returns x · (1 + rate/periods)^(periods·years). The powers of the numerator
-// and the denominator have no factor in common, so they are taken by themselves.
-func grown(x, rate *big.Rat, periods, years int) *big.Rat {
-	factor := new(big.Rat).Quo(rate, integer(periods))
-	factor.Add(factor, integer(1))
-	n := big.NewInt(int64(periods * years))
-	num, den := new(big.Int).Exp(factor.Num(), n, nil), new(big.Int).Exp(factor.Denom(), n, nil)
-	return factor.SetFrac(num.Mul(num, x.Num()), den.Mul(den, x.Denom()))
+// grown returns x · (1 + rate/periods)^(periods·years).
+func grown(x, rate ratio, periods, years int) ratio {
+	factor := integer(1).plus(rate.over(integer(periods))).lowest().widened()
+	n, power := big.NewInt(int64(periods*years)), new(quotient)
+	power.num.Exp(&factor.num, n, nil)
+	power.den.Exp(&factor.den, n, nil)
+	return x.times(ratio{wide: power})
 }
 
 // grownRoughly returns the same to twelve digits and more, for what need only be
-// told apart.
-func grownRoughly(x, rate *big.Rat, periods, years int) *big.Rat {
-	unit := big.NewInt(powers[18])
-	factor := new(big.Int).Mul(unit, rate.Num())
-	factor.Quo(factor, big.NewInt(int64(periods)))
-	factor.Quo(factor, rate.Denom()).Add(factor, unit)
-	power := new(big.Int).Set(unit)
+// told apart: it reckons in units of 10^-18. A word holds every power of a factor
+// that there is, as none comes to 18.
+func grownRoughly(x, rate ratio, periods, years int) ratio {
+	const unit = 1_000_000_000_000_000_000
+	factor := unit + mulDiv(unit, magnitude(rate.num), magnitude(rate.den)*uint64(periods)) //nolint:gosec // 1 or 12
+	power := uint64(unit)
 	for n := periods * years; n > 0; n /= 2 {
 		if n%2 == 1 {
-			power.Mul(power, factor).Quo(power, unit)
+			power = mulDiv(power, factor, unit)
 		}
-		factor.Mul(factor, factor).Quo(factor, unit)
+		factor = mulDiv(factor, factor, unit)
 	}
-	r := new(big.Rat).SetFrac(power, unit)
-	return r.Mul(r, x)
+	return x.times(ratio{num: int64(power), den: unit})
+}
+
+// mulDiv returns a·b/c, rounded down, which a word must hold.
+func mulDiv(a, b, c uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	q, _ := bits.Div64(hi, lo, c)
+	return q
 }

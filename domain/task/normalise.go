@@ -12,8 +12,9 @@ import (
 // A document is a reply made ready for reading: at[i] is the offset in the reply
 // of what became byte i of text.
 type document struct {
-	text []byte
-	at   []uint32
+	text    []byte
+	at      []uint32
+	literal bool // the plain rule reads the same text
 }
 
 // Marks that normalise leaves in the text where an answer is set off by \boxed or
@@ -27,44 +28,36 @@ const (
 // fractionSlash parts numerator and denominator, as in the NFKC form of ½.
 const fractionSlash = "\u2044"
 
-// normalise undoes the many ways of writing one thing. With literal set it keeps
-// what the plain rule does not know of: thinking blocks, other scripts, fractions.
-func normalise(reply string, literal bool) document {
-	n := normaliser{reply: reply, literal: literal}
-	n.text = make([]byte, 0, len(reply)+16)
-	n.at = make([]uint32, 0, len(reply)+16)
-	end := len(reply)
-	var cuts []span
-	if !literal {
-		cuts, end = invisible(reply)
-	}
-	for i := 0; i < end; {
-		if len(cuts) > 0 && i >= cuts[0].start {
-			i = max(i, cuts[0].end)
-			cuts = cuts[1:]
-			n.emit(i, " ")
-			continue
-		}
-		if c := reply[i]; ordinary(c) {
-			n.text = append(n.text, c)
-			n.at = append(n.at, uint32(i))
-			i++
-			continue
-		}
-		i += n.step(i, end)
-	}
-	return n.document
+// normalise undoes the many ways of writing one thing.
+func normalise(reply string) document {
+	n := normaliser{reply: reply, at: make([]uint32, 0, len(reply)+16)}
+	n.run()
+	return document{text: n.text, at: n.at, literal: !n.differs}
 }
 
-// ordinary reports whether c stands for itself wherever it stands. That is most of
-// any reply.
-func ordinary(c byte) bool {
-	switch c {
-	case '&', '\\', '{', '}', '*':
-		return false
-	}
-	return c >= ' ' && c < 0x7f
+// literally undoes what the plain rule knows of. It keeps thinking blocks, other
+// scripts and fractions.
+func literally(reply string) []byte {
+	n := normaliser{reply: reply, literal: true}
+	n.run()
+	return n.text
 }
+
+// textOf returns the text of a prompt as that of a reply would be.
+func textOf(prompt string) []byte {
+	n := normaliser{reply: prompt}
+	n.run()
+	return n.text
+}
+
+// ordinary are the bytes that stand for themselves wherever they stand. They are
+// most of any reply.
+var ordinary = func() (set [256]bool) {
+	for c := byte(' '); c < 0x7f; c++ {
+		set[c] = bytes.IndexByte([]byte(`&\{}*`), c) < 0
+	}
+	return set
+}()
 
 type span struct{ start, end int }
 
@@ -74,10 +67,7 @@ var thinkingTags = []string{"think", "thinking", "thought", "reasoning"}
 // question ends the answer.
 func invisible(reply string) (cuts []span, end int) {
 	open, visible := -1, 0
-	for i := 0; i < len(reply); i++ {
-		if reply[i] != '<' {
-			continue
-		}
+	for i := strings.IndexByte(reply, '<'); i >= 0; i = following(reply, i, '<') {
 		closing, size := thinkingTag(reply[i:])
 		switch {
 		case size == 0:
@@ -95,6 +85,14 @@ func invisible(reply string) (cuts []span, end int) {
 		return cuts, open
 	}
 	return cuts, visible + newQuestion(reply[visible:])
+}
+
+// following returns where the next c behind i stands, or -1.
+func following(s string, i int, c byte) int {
+	if next := strings.IndexByte(s[i+1:], c); next >= 0 {
+		return i + 1 + next
+	}
+	return -1
 }
 
 func thinkingTag(s string) (closing bool, size int) {
@@ -134,17 +132,64 @@ func hasPrefixFold(s, prefix string) bool {
 }
 
 type normaliser struct {
-	document
 	reply   string
 	literal bool
+	text    []byte
+	at      []uint32 // nil if nobody asks
+	differs bool     // literal would have made another text
 	bold    bool
 	braces  []byte // what each open brace ends with
 }
 
+func (n *normaliser) run() {
+	n.text = make([]byte, 0, len(n.reply)+16)
+	end := len(n.reply)
+	var cuts []span
+	if !n.literal {
+		cuts, end = invisible(n.reply)
+		n.differs = len(cuts) > 0 || end < len(n.reply)
+	}
+	for i := 0; i < end; {
+		stop := end
+		if len(cuts) > 0 {
+			if stop = cuts[0].start; i >= stop {
+				i = max(i, cuts[0].end)
+				cuts = cuts[1:]
+				n.emit(i, " ")
+				continue
+			}
+		}
+		if next := n.copyOrdinary(i, stop); next > i {
+			i = next
+			continue
+		}
+		i += n.step(i, end)
+	}
+}
+
+// copyOrdinary copies what stands for itself from i on, and returns where that ends.
+func (n *normaliser) copyOrdinary(i, stop int) int {
+	from := i
+	for i < stop && ordinary[n.reply[i]] {
+		i++
+	}
+	n.text = append(n.text, n.reply[from:i]...)
+	if n.at != nil {
+		known := len(n.at)
+		n.at = slices.Grow(n.at, i-from)[:known+i-from]
+		for k := range n.at[known:] {
+			n.at[known+k] = uint32(from + k) //nolint:gosec // below maxReply
+		}
+	}
+	return i
+}
+
 func (n *normaliser) emit(from int, s string) {
-	for i := range len(s) {
-		n.text = append(n.text, s[i])
-		n.at = append(n.at, uint32(from)) //nolint:gosec // below maxReply
+	n.text = append(n.text, s...)
+	if n.at != nil {
+		for range len(s) {
+			n.at = append(n.at, uint32(from)) //nolint:gosec // below maxReply
+		}
 	}
 }
 
@@ -229,7 +274,7 @@ func (n *normaliser) stars(i int, s string) {
 		n.bold = false
 	default:
 		n.emit(i, string(rune(openMark)))
-		n.bold = true
+		n.bold, n.differs = true, true
 	}
 }
 
@@ -278,6 +323,7 @@ func (n *normaliser) latex(i int, s string) int {
 	case "frac", "dfrac", "tfrac":
 		if a, b, length := fraction(s[size:]); length > 0 {
 			slash := fractionSlash
+			n.differs = true
 			if n.literal {
 				slash = " "
 			}
@@ -369,12 +415,16 @@ func (n *normaliser) rune(i int, r rune) {
 	case n.literal:
 		n.emit(i, string(r))
 	case vulgar[r] != "":
+		n.differs = true
 		n.emit(i, " "+strings.Replace(vulgar[r], "/", fractionSlash, 1))
 	case r == '٫':
+		n.differs = true
 		n.emit(i, ".")
 	case r == '٬':
+		n.differs = true
 		n.emit(i, ",")
 	case unicode.Is(unicode.Nd, r):
+		n.differs = true
 		n.emit(i, string('0'+digitValue(r)))
 	default:
 		n.emit(i, string(r))

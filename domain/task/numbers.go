@@ -2,7 +2,6 @@ package task
 
 import (
 	"bytes"
-	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,72 +21,118 @@ const (
 type numeral struct {
 	start, end int
 	negative   bool
-	readings   []reading // none for what is too long to be read
+	readings   readings
 	exponent   int
-	divisor    string // of a fraction
-	glued      bool   // to letters that are no unit
+	divisor    []byte // of a fraction
 }
 
-type reading struct{ whole, fraction string }
+// readings are the one or two ways to read a number, none for what is too long.
+type readings struct {
+	list [2]reading
+	n    int
+}
 
-// rat returns the value of one reading.
-func (n *numeral) rat(r reading) *big.Rat {
-	s := r.whole + "." + r.fraction
-	if r.whole == "" {
-		s = "0" + s
+func (r *readings) all() []reading { return r.list[:r.n] }
+
+func readAs(list ...reading) readings {
+	var r readings
+	r.n = copy(r.list[:], list)
+	return r
+}
+
+// A reading says which parts of the text are the digits before and behind the
+// point. Separators stand between those before it.
+type reading struct{ whole, fraction []byte }
+
+// ratio returns the value of one reading.
+func (n *numeral) ratio(r reading) ratio {
+	var digits [2 * maxNumeral]byte
+	value := wholeNumber(append(appendDigits(digits[:0], r.whole), r.fraction...))
+	if e := n.exponent - len(r.fraction); e < 0 {
+		value = value.over(power10(-e))
+	} else if e > 0 {
+		value = value.times(power10(e))
 	}
-	v, ok := new(big.Rat).SetString(strings.TrimSuffix(s, "."))
-	if !ok {
-		return new(big.Rat)
-	}
-	scale := power10(max(n.exponent, -n.exponent))
-	if n.exponent < 0 {
-		scale.Inv(scale)
-	}
-	v.Mul(v, scale)
-	if n.divisor != "" {
-		if d, ok := new(big.Rat).SetString(n.divisor); ok && d.Sign() != 0 {
-			v.Quo(v, d)
-		}
+	if d := wholeNumber(n.divisor); d.sign() != 0 {
+		value = value.over(d)
 	}
 	if n.negative {
-		v.Neg(v)
+		value = value.negative()
 	}
-	return v
+	return value
 }
 
-// within reports whether a reading of n is at most margin from exact.
-func (n *numeral) within(exact, margin *big.Rat) bool {
-	return slices.ContainsFunc(n.readings, func(r reading) bool {
-		return within(n.rat(r), exact, margin, 1)
-	})
+// wholeNumber returns the number that decimal digits spell, 0 for none.
+func wholeNumber(digits []byte) ratio {
+	if len(digits) < len(powers) {
+		n := int64(0)
+		for _, c := range digits {
+			n = 10*n + int64(c-'0')
+		}
+		return ratio{num: n, den: 1}
+	}
+	q := new(quotient)
+	q.num.SetString(string(digits), 10)
+	q.den.SetInt64(1)
+	return ratio{wide: q}
 }
 
-// key writes a reading in the one form that equal numbers share, if they have
-// neither exponent nor divisor.
-func (n *numeral) key(r reading) string {
-	key := strings.TrimLeft(r.whole, "0")
-	if fraction := strings.TrimRight(r.fraction, "0"); fraction != "" {
-		key += "." + fraction
+// appendDigits appends the digits of text.
+func appendDigits(b, text []byte) []byte {
+	for _, c := range text {
+		if isDigit(c) {
+			b = append(b, c)
+		}
 	}
-	if n.negative && key != "" {
-		key = "-" + key
+	return b
+}
+
+// hits reports whether a reading of n is near enough to what is right.
+func (n *numeral) hits(right *aim) bool {
+	for _, r := range n.readings.all() {
+		if right.near(n.ratio(r), 1) {
+			return true
+		}
 	}
-	return key
+	return false
+}
+
+// key writes a reading into b, in the one form that equal numbers share if they
+// have neither exponent nor divisor.
+func (n *numeral) key(b []byte, r reading) []byte {
+	b = b[:0]
+	if n.negative {
+		b = append(b, '-')
+	}
+	sign := len(b)
+	for _, c := range r.whole {
+		if isDigit(c) && (c != '0' || len(b) > sign) {
+			b = append(b, c)
+		}
+	}
+	if fraction := bytes.TrimRight(r.fraction, "0"); len(fraction) > 0 {
+		b = append(append(b, '.'), fraction...)
+	}
+	if len(b) == sign { // 0 and -0
+		return b[:0]
+	}
+	return b
 }
 
 // readNumeral reads a number that starts at i, at a digit or at a point before
 // one. It returns where the token ends in any case.
 func readNumeral(text []byte, i int) numeral {
 	n := numeral{start: i}
-	groups, separators, end := readGroups(text, i)
-	n.readings, n.end = readings(groups, separators, end)
+	var roomForGroups [8]group // more are rare
+	var roomForSeparators [8]byte
+	groups, separators, end := readGroups(roomForGroups[:0], roomForSeparators[:0], text, i)
+	n.readings, n.end = makeSense(text, groups, separators, end)
 	if rest := text[n.end:]; bytes.HasPrefix(rest, []byte(fractionSlash)) && len(separators) == 0 {
 		n.readDivisor(text)
 	}
 	n.readExponent(text)
 	if n.end-n.start > maxNumeral || n.exponent > maxExponent || n.exponent < -maxExponent {
-		n.readings = nil
+		n.readings = readings{}
 	}
 	return n
 }
@@ -103,8 +148,8 @@ const maxGroups = 32
 // readGroups reads digits and single separators. A blank, an apostrophe and an
 // underscore only part groups of three; the first separator of another sort than
 // those before is the last. A row of groups that are none of thousands ends with
-// a separator too many.
-func readGroups(text []byte, i int) (groups []group, separators []byte, end int) {
+// a separator too many. What is read is appended to the lists that are handed in.
+func readGroups(groups []group, separators, text []byte, i int) ([]group, []byte, int) {
 	for {
 		from := i
 		for i < len(text) && isDigit(text[i]) {
@@ -139,38 +184,39 @@ func mixed(separators []byte) bool {
 	return n > 1 && separators[n-1] != separators[n-2]
 }
 
-// readings makes sense of groups: all are taken if they can be, else the longest
-// head that is a number in itself.
-func readings(groups []group, separators []byte, end int) ([]reading, int) {
+// makeSense reads groups as numbers: all are taken if they can be, else the longest
+// head that is a number in itself. It returns where that ends.
+func makeSense(text []byte, groups []group, separators []byte, end int) (readings, int) {
+	head := groups[0].digits
 	if len(groups) == 1 {
-		return []reading{{whole: string(groups[0].digits)}}, end
+		return readAs(reading{whole: head}), end
 	}
 	last := len(groups) - 1
-	tail := string(groups[last].digits)
+	tail := groups[last].digits
 	sep := separators[0]
 	switch {
 	case len(separators) > last:
 	case mixed(separators):
 		if d := separators[last-1]; (d == '.' || d == ',') && grouped(groups[:last]) {
-			return []reading{{join(groups[:last]), tail}}, end
+			return readAs(reading{spanned(text, groups[:last]), tail}), end
 		}
 	case last == 1 && (sep == '.' || sep == ','):
-		decimal := reading{string(groups[0].digits), tail}
-		if grouped(groups) && groups[0].digits[0] != '0' {
-			return []reading{{whole: join(groups)}, decimal}, end
+		decimal := reading{head, tail}
+		if grouped(groups) && head[0] != '0' {
+			return readAs(reading{whole: spanned(text, groups)}, decimal), end
 		}
-		return []reading{decimal}, end
+		return readAs(decimal), end
 	case grouped(groups):
-		return []reading{{whole: join(groups)}}, end
+		return readAs(reading{whole: spanned(text, groups)}), end
 	}
 	// 1,2,3 is a run of numbers, 3.5,4.5 two of them, and 1.2.3 a version.
 	if len(separators) > 1 && separators[0] == '.' && separators[1] == '.' {
-		return nil, end
+		return readings{}, end
 	}
 	if sep == '.' {
-		return []reading{{string(groups[0].digits), string(groups[1].digits)}}, groups[1].end
+		return readAs(reading{head, groups[1].digits}), groups[1].end
 	}
-	return []reading{{whole: string(groups[0].digits)}}, groups[0].end
+	return readAs(reading{whole: head}), groups[0].end
 }
 
 // grouped reports whether groups are those of thousands, 1 234 567, or of the
@@ -192,12 +238,10 @@ func grouped(groups []group) bool {
 	return last == 1 || size == 3 || len(groups[0].digits) < 3
 }
 
-func join(groups []group) string {
-	var b []byte
-	for _, g := range groups {
-		b = append(b, g.digits...)
-	}
-	return string(b)
+// spanned returns the text of groups with what stands between them.
+func spanned(text []byte, groups []group) []byte {
+	first := groups[0]
+	return text[first.end-len(first.digits) : groups[len(groups)-1].end]
 }
 
 func (n *numeral) readDivisor(text []byte) {
@@ -207,7 +251,7 @@ func (n *numeral) readDivisor(text []byte) {
 		to++
 	}
 	if to > from && to-from < maxNumeral {
-		n.divisor, n.end = string(text[from:to]), to
+		n.divisor, n.end = text[from:to], to
 	}
 }
 
@@ -275,8 +319,8 @@ func makeSet(words string) map[string]bool {
 // scripts that part no words do not.
 func glues(r rune) bool { return unicode.IsLetter(r) && r < 0x0600 }
 
-// suffix returns the letters that begin text.
-func suffix(text []byte) string {
+// glued reports whether the letters that begin text are no unit.
+func glued(text []byte) bool {
 	i := 0
 	for i < len(text) && i < 2*maxNumeral {
 		r, size := utf8.DecodeRune(text[i:])
@@ -285,16 +329,15 @@ func suffix(text []byte) string {
 		}
 		i += size
 	}
-	return strings.ToLower(string(text[:i]))
+	return i > 0 && !suffixes[strings.ToLower(string(text[:i]))]
 }
 
-// scanNumerals calls yield for each number of text that stands by itself. skip, if
-// not nil, is asked at each place whether something else begins there, and returns
-// where that ends.
-func scanNumerals(text []byte, loose bool, skip func(i int) int, yield func(numeral) bool) {
+// scanNumerals calls yield for each number of text that stands by itself, but for
+// what the mask hides. Without a mask it takes those that are glued to a name too.
+func scanNumerals(text []byte, m *mask, yield func(*numeral) bool) {
 	for i := 0; i < len(text); {
-		if skip != nil {
-			if end := skip(i); end > i {
+		if m != nil {
+			if end := m.skip(i); end > i {
 				i = end
 				continue
 			}
@@ -306,17 +349,13 @@ func scanNumerals(text []byte, loose bool, skip func(i int) int, yield func(nume
 		}
 		n := readNumeral(text, i)
 		n.sign(text)
-		letters := suffix(text[n.end:])
-		if letters != "" && !suffixes[letters] {
-			n.glued = true
-		}
-		n.glued = n.glued || !freestanding(text, i)
+		named := m != nil && (glued(text[n.end:]) || !freestanding(text, i))
 		i = n.end
-		if n.glued && !loose {
+		if named {
 			i = endOfName(text, i)
 			continue
 		}
-		if !yield(n) {
+		if !yield(&n) {
 			return
 		}
 	}
@@ -364,22 +403,23 @@ func (n *numeral) sign(text []byte) {
 	}
 }
 
-// plainNumbers returns the first twelve numbers of text, wherever they stand.
-func plainNumbers(text []byte) []numeral {
-	var list []numeral
-	scanNumerals(text, true, nil, func(n numeral) bool {
-		list = append(list, n)
-		return len(list) < maxValues
+// plainlyRight reports whether one of the first twelve numbers of text, wherever
+// they stand, is right.
+func plainlyRight(text []byte, right *aim) bool {
+	seen, found := 0, false
+	scanNumerals(text, nil, func(n *numeral) bool {
+		seen++
+		found = n.hits(right)
+		return !found && seen < maxValues
 	})
-	return list
+	return found
 }
 
 // numberValues returns the numbers of text that may be an answer, not judged yet.
 func numberValues(text, prompt []byte) []value {
 	restated := numbersOf(prompt)
-	mask := newMask(text)
 	var list []value
-	scanNumerals(text, false, mask.skip, func(n numeral) bool {
+	scanNumerals(text, newMask(text), func(n *numeral) bool {
 		if !restated.take(n) {
 			list = append(list, value{start: n.start, end: n.end})
 		}
@@ -388,16 +428,16 @@ func numberValues(text, prompt []byte) []value {
 	return list
 }
 
-// rightNumber reports whether the number at v is at most margin from exact. If it
+// rightNumber reports whether the number at v is right. If it
 // is directed, words next to it may give it the sign of a drop.
-func rightNumber(text []byte, v value, exact, margin *big.Rat, directed bool) bool {
+func rightNumber(text []byte, v value, right *aim, directed bool) bool {
 	first := v.start + max(0, bytes.IndexAny(text[v.start:v.end], ".0123456789"))
 	n := readNumeral(text, first)
 	n.negative = first > v.start
-	if directed && !n.negative && falls(text, n) {
+	if directed && !n.negative && falls(text, &n) {
 		n.negative = true
 	}
-	return n.within(exact, margin)
+	return n.hits(right)
 }
 
 // counts says how often each number of a prompt may be restated. Both readings
@@ -408,10 +448,11 @@ func numbersOf(prompt []byte) counts {
 	c := make(counts)
 	mask := newMask(prompt)
 	mask.labels = false
-	scanNumerals(prompt, false, mask.skip, func(n numeral) bool {
+	var key [maxNumeral]byte
+	scanNumerals(prompt, mask, func(n *numeral) bool {
 		var shared *int
-		for _, r := range n.readings {
-			if p := c[n.key(r)]; p != nil {
+		for _, r := range n.readings.all() {
+			if p := c[string(n.key(key[:], r))]; p != nil {
 				shared = p
 			}
 		}
@@ -419,8 +460,8 @@ func numbersOf(prompt []byte) counts {
 			shared = new(int)
 		}
 		*shared++
-		for _, r := range n.readings {
-			c[n.key(r)] = shared
+		for _, r := range n.readings.all() {
+			c[string(n.key(key[:], r))] = shared
 		}
 		return true
 	})
@@ -428,12 +469,13 @@ func numbersOf(prompt []byte) counts {
 }
 
 // take uses up one copy of n, if there is one.
-func (c counts) take(n numeral) bool {
-	if n.exponent != 0 || n.divisor != "" {
+func (c counts) take(n *numeral) bool {
+	if n.exponent != 0 || len(n.divisor) > 0 {
 		return false
 	}
-	for _, r := range n.readings {
-		if left := c[n.key(r)]; left != nil && *left > 0 {
+	var key [maxNumeral]byte
+	for _, r := range n.readings.all() {
+		if left := c[string(n.key(key[:], r))]; left != nil && *left > 0 {
 			*left--
 			return true
 		}
@@ -444,50 +486,64 @@ func (c counts) take(n numeral) bool {
 var (
 	fallingBefore = makeSet("decrease decreased decreases drop dropped drops fell fall decline declined reduction reduced down lower")
 	fallingAfter  = makeSet("decrease drop decline reduction lower down less fall")
+	fillWords     = makeSet("of by about approximately exactly")
 	percentWords  = makeSet("percent per cent pct a points percentage")
 )
 
 // falls reports whether the words right around a number say that it is a drop: a
 // decrease of 10%, 10 percent lower.
-func falls(text []byte, n numeral) bool {
-	before := words(text[max(0, n.start-32):n.start])
-	for len(before) > 0 {
-		w := before[len(before)-1]
-		before = before[:len(before)-1]
-		if fallingBefore[w] {
+func falls(text []byte, n *numeral) bool {
+	var room [16][]byte
+	for _, w := range slices.Backward(words(room[:0], text[max(0, n.start-32):n.start])) {
+		if fallingBefore[string(w)] {
 			return true
 		}
-		if w != "of" && w != "by" && w != "about" && w != "approximately" && w != "exactly" {
+		if !fillWords[string(w)] {
 			break
 		}
 	}
-	for _, w := range words(text[n.end:min(len(text), n.end+32)]) {
-		if !percentWords[w] {
-			return fallingAfter[w]
+	for _, w := range words(room[:0], text[n.end:min(len(text), n.end+32)]) {
+		if !percentWords[string(w)] {
+			return fallingAfter[string(w)]
 		}
 	}
 	return false
 }
 
-// words returns the words of text in lower case, and each end of a sentence or
-// clause as a word of its own.
-func words(text []byte) []string {
-	var list []string
+// words appends to list the words of text in lower case, and each end of a sentence
+// or clause as a word of its own.
+func words(list [][]byte, text []byte) [][]byte {
 	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRune(text[i:])
-		if unicode.IsLetter(r) || r == '\'' {
-			from := i
-			for i < len(text) && (unicode.IsLetter(r) || r == '\'') {
-				i += size
-				r, size = utf8.DecodeRune(text[i:])
-			}
-			list = append(list, strings.ToLower(string(text[from:i])))
-			continue
-		}
-		if strings.ContainsRune(".,:;!?\n()", r) || isDigit(text[i]) {
-			list = append(list, string(r))
+		size, capitals := wordAt(text[i:])
+		switch {
+		case size > 0 && capitals:
+			list = append(list, bytes.ToLower(text[i:i+size]))
+		case size > 0:
+			list = append(list, text[i:i+size])
+		case isDigit(text[i]) || bytes.IndexByte([]byte(".,:;!?\n()"), text[i]) >= 0:
+			size = 1
+			list = append(list, text[i:i+size])
+		default:
+			_, size = utf8.DecodeRune(text[i:])
 		}
 		i += size
 	}
 	return list
+}
+
+// wordAt returns the size of the word that begins text, and whether it may hold
+// capitals.
+func wordAt(text []byte) (size int, capitals bool) {
+	for size < len(text) {
+		r, n := rune(text[size]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeRune(text[size:])
+		}
+		if r != '\'' && !unicode.IsLetter(r) {
+			break
+		}
+		capitals = capitals || r >= 'A' && r <= 'Z' || r >= utf8.RuneSelf
+		size += n
+	}
+	return size, capitals
 }

@@ -15,17 +15,55 @@ type dateToken struct {
 	written    bool // in ISO form or with the month as an English word
 }
 
-var months = map[string]time.Month{
-	"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "sept": 9, "oct": 10, "nov": 11, "dec": 12,
-	"january": 1, "february": 2, "march": 3, "april": 4, "june": 6, "july": 7, "august": 8, "september": 9, "october": 10,
-	"november": 11, "december": 12,
+// monthNamed returns the month of an English name or its short form, or 0.
+func monthNamed(name []byte) time.Month {
+	var word folded
+	switch string(word.fold(name)) {
+	case "jan", "january":
+		return time.January
+	case "feb", "february":
+		return time.February
+	case "mar", "march":
+		return time.March
+	case "apr", "april":
+		return time.April
+	case "may":
+		return time.May
+	case "jun", "june":
+		return time.June
+	case "jul", "july":
+		return time.July
+	case "aug", "august":
+		return time.August
+	case "sep", "sept", "september":
+		return time.September
+	case "oct", "october":
+		return time.October
+	case "nov", "november":
+		return time.November
+	case "dec", "december":
+		return time.December
+	}
+	return 0
 }
+
+// beforeDigit is how far before its first digit a date may start: a month and a gap.
+const beforeDigit = len("september") + maxGap
 
 // scanDates returns the dates of text in order. With basic set it takes eight
 // digits such as 20260301 for one too.
 func scanDates(text []byte, basic bool) []dateToken {
 	var list []dateToken
+	digit := -1
 	for i := 0; i < len(text); {
+		if digit < i {
+			next := bytes.IndexAny(text[i:], "0123456789")
+			if next < 0 {
+				break
+			}
+			digit = i + next
+			i = max(i, digit-beforeDigit)
+		}
 		if i > 0 && isAlnum(text[i-1]) || !isAlnum(text[i]) {
 			i++
 			continue
@@ -157,11 +195,19 @@ func dayFirst(text []byte, start, day, i int) (dateToken, bool) {
 
 // dateFromMonth reads "March 1st, 2026".
 func dateFromMonth(text []byte, start int) (dateToken, bool) {
-	month, i := monthAt(text, start)
+	i := start
+	for i < len(text) && isLetter(text[i]) {
+		i++
+	}
+	name := text[start:i]
+	i = gap(text, i)
+	if i == len(text) || !isDigit(text[i]) { // which tells most words, for less than their name does
+		return dateToken{}, false
+	}
+	month := monthNamed(name)
 	if month == 0 {
 		return dateToken{}, false
 	}
-	i = gap(text, i)
 	day, end := digitsAt(text, i, 2)
 	if end == i || day < 1 || day > 31 {
 		return dateToken{}, false
@@ -179,30 +225,38 @@ func dateFromMonth(text []byte, start int) (dateToken, bool) {
 }
 
 func ordinal(text []byte, i int) int {
-	if i+2 <= len(text) && slices.Contains([]string{"st", "nd", "rd", "th"}, lower(text[i:i+2])) {
+	if i+2 > len(text) {
+		return i
+	}
+	var sign folded
+	switch string(sign.fold(text[i : i+2])) {
+	case "st", "nd", "rd", "th":
 		return i + 2
 	}
 	return i
 }
 
+// maxGap bounds what stands between the parts of a written date.
+const maxGap = 3
+
 // gap passes what stands between the parts of a written date.
 func gap(text []byte, i int) int {
-	for n := 0; n < 3 && i < len(text) && bytes.IndexByte([]byte(" -,./"), text[i]) >= 0; n++ {
-		i++
+	for end := min(len(text), i+maxGap); i < end; i++ {
+		switch text[i] {
+		case ' ', '-', ',', '.', '/':
+		default:
+			return i
+		}
 	}
 	return i
 }
 
 func monthAt(text []byte, i int) (time.Month, int) {
-	const longest = len("september")
 	end := i
-	for end < len(text) && end-i <= longest && isLetter(text[end]) {
+	for end < len(text) && isLetter(text[end]) {
 		end++
 	}
-	if end-i < len("jan") {
-		return 0, end
-	}
-	return months[lower(text[i:end])], end
+	return monthNamed(text[i:end]), end
 }
 
 // yearAt reads a year of four digits, or of two behind a hyphen.
@@ -245,10 +299,26 @@ type weekdayToken struct {
 	name       string // in full
 }
 
-var weekdays = map[string]string{
-	"sunday": "Sunday", "sun": "Sunday", "monday": "Monday", "mon": "Monday", "tuesday": "Tuesday", "tue": "Tuesday", "tues": "Tuesday",
-	"wednesday": "Wednesday", "wed": "Wednesday", "thursday": "Thursday", "thu": "Thursday", "thur": "Thursday", "thurs": "Thursday",
-	"friday": "Friday", "fri": "Friday", "saturday": "Saturday", "sat": "Saturday",
+// dayNamed returns the day of an English name or one of its short forms, or "".
+func dayNamed(name []byte) string {
+	var word folded
+	switch string(word.fold(name)) {
+	case "sun", "sunday":
+		return "Sunday"
+	case "mon", "monday":
+		return "Monday"
+	case "tue", "tues", "tuesday":
+		return "Tuesday"
+	case "wed", "wednesday":
+		return "Wednesday"
+	case "thu", "thur", "thurs", "thursday":
+		return "Thursday"
+	case "fri", "friday":
+		return "Friday"
+	case "sat", "saturday":
+		return "Saturday"
+	}
+	return ""
 }
 
 // scanWeekdays returns the English names of days. Short ones need a capital.
@@ -262,7 +332,7 @@ func scanWeekdays(text []byte) []weekdayToken {
 		for i < len(text) && isAlnum(text[i]) {
 			i++
 		}
-		name := weekdays[lower(text[start:i])]
+		name := dayNamed(text[start:i])
 		if name != "" && (i-start > len("thurs") || text[start] < 'a') {
 			list = append(list, weekdayToken{start, i, name})
 		}
@@ -270,14 +340,18 @@ func scanWeekdays(text []byte) []weekdayToken {
 	return list
 }
 
+// reckoned are the words behind which a day is one to count from.
+var reckoned = makeSet("after before following")
+
 // weekdayValues returns the days that are stated, not those that a stated one is
 // reckoned from or told apart from.
 func weekdayValues(text []byte, want string) []value {
 	var values []value
 	for _, w := range scanWeekdays(text) {
 		v := value{w.start, w.end, w.name == want}
-		before := words(text[max(0, w.start-24):w.start])
-		if n := len(before); n > 0 && (before[n-1] == "after" || before[n-1] == "before" || before[n-1] == "following") {
+		var room [16][]byte
+		before := words(room[:0], text[max(0, w.start-24):w.start])
+		if n := len(before); n > 0 && reckoned[string(before[n-1])] {
 			continue
 		}
 		if !negated(text, v) {
@@ -399,12 +473,12 @@ func base64Values(text []byte, want string) []value {
 				break
 			}
 		}
-		if j > i+1 && sameBase64(string(block(text, runs[i:j])), want) {
+		if j > i+1 && sameBase64(block(text, runs[i:j]), want) {
 			values = append(values, value{runs[i].start, runs[j-1].end, true})
 			i = j
 			continue
 		}
-		word := string(text[runs[i].start:runs[i].end])
+		word := text[runs[i].start:runs[i].end]
 		right := sameBase64(word, want)
 		if right || looksEncoded(word) {
 			values = append(values, value{runs[i].start, runs[i].end, right})
@@ -419,23 +493,24 @@ func wraps(gap []byte) bool {
 	return len(gap) <= 8 && bytes.IndexByte(gap, '\n') >= 0 && len(bytes.TrimSpace(gap)) == 0
 }
 
-func sameBase64(got, want string) bool {
-	return got == want || got == strings.TrimRight(want, "=")
+func sameBase64(got []byte, want string) bool {
+	return string(got) == want || string(got) == strings.TrimRight(want, "=")
 }
 
 // looksEncoded tells Base64 from words.
-func looksEncoded(word string) bool {
+func looksEncoded(word []byte) bool {
+	const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	if len(word) < 8 {
 		return false
 	}
-	body := word[1:]
-	return strings.HasSuffix(word, "=") || strings.ContainsAny(body, "0123456789+") && strings.ContainsAny(body, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") ||
-		strings.IndexFunc(body, func(r rune) bool { return r >= 'A' && r <= 'Z' }) > 0 && !strings.ContainsAny(word, "-/_") && strings.ToUpper(word) != word
+	capital := bytes.IndexAny(word[1:], capitals)
+	return bytes.HasSuffix(word, []byte("=")) || capital >= 0 && bytes.ContainsAny(word[1:], "0123456789+") ||
+		capital > 0 && !bytes.ContainsAny(word, "-/_") && bytes.ContainsAny(word, "abcdefghijklmnopqrstuvwxyz")
 }
 
 // base64Runs returns the runs of both alphabets with their padding.
 func base64Runs(text []byte) []run {
-	var runs []run
+	runs := make([]run, 0, len(text)/8+1)
 	in := func(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_' }
 	for i := 0; i < len(text); {
 		if !in(text[i]) {

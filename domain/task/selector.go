@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"strings"
 
+	"golang.org/x/crypto/sha3"
+
 	"github.com/karatum/mystery/domain/eip191"
 )
 
@@ -69,7 +71,7 @@ func makeSelector(d *draw) puzzle {
 		body:      fill(pick(d, selectorPhrasings), "f", f),
 		details:   [][]string{selectorAlone},
 		expected:  Expected{Kind: Hex, Value: "0x" + selector},
-		arguments: map[Role]any{roleSignature: f},
+		arguments: func() map[Role]any { return map[Role]any{roleSignature: f} },
 		poor:      selector == "",
 	}
 }
@@ -78,22 +80,35 @@ func makeSelector(d *draw) puzzle {
 // and holds a zero, so that nobody takes it for a number or loses the zero unseen.
 // The selector is empty if a hundred were of another sort.
 func (d *draw) function() (signature, selector string) {
+	h, scratch := sha3.NewLegacyKeccak256(), make([]byte, 0, 128)
 	for range 100 {
 		types := make([]string, d.between(1, 4))
 		for i := range types {
 			types[i] = pick(d, argumentTypes)
 		}
-		signature = pick(d, readingVerbs) + title(pick(d, textWords)) + title(pick(d, textWords)) + "(" + strings.Join(types, ",") + ")"
-		selector = hex.EncodeToString(keccak256([]byte(signature))[:4])
+		verb, first, second := pick(d, readingVerbs), pick(d, textWords), pick(d, textWords)
+		written := appendTitle(appendTitle(append(scratch[:0], verb...), first), second)
+		for i, t := range types {
+			written = append(append(written, "(,"[min(i, 1)]), t...)
+		}
+		written = append(written, ')')
+		h.Reset()
+		h.Write(written)
+		sum := h.Sum(written)[len(written):]
+		selector = hex.EncodeToString(sum[:4])
 		if selector[0] >= 'a' && strings.Contains(selector, "0") {
-			return signature, selector
+			return string(written), selector
 		}
 	}
-	return signature, ""
+	return "", ""
 }
 
 // title writes a lower-case English word with a capital.
-func title(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+func title(word string) string { return string(appendTitle(nil, word)) }
+
+func appendTitle(b []byte, word string) []byte {
+	return append(append(b, word[0]&^0x20), word[1:]...)
+}
 
 // checksumPhrasings ask for the EIP-55 form of {a}.
 var checksumPhrasings = []string{
@@ -121,7 +136,7 @@ func makeChecksum(d *draw) puzzle {
 		body:      fill(pick(d, checksumPhrasings), "a", plain),
 		details:   [][]string{checksumAlone},
 		expected:  Expected{Kind: Checksum, Value: mixed},
-		arguments: map[Role]any{roleAddress: plain},
+		arguments: func() map[Role]any { return map[Role]any{roleAddress: plain} },
 		poor:      mixed == plain || mixed[2:] == strings.ToUpper(plain[2:]), // one case says nothing
 	}
 }

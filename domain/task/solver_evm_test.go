@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/big"
-	"regexp"
 	"strings"
 
 	"golang.org/x/crypto/sha3"
@@ -17,7 +16,7 @@ func keccak(s string) string {
 }
 
 func solveSelector(prompt string) (string, error) {
-	signature := regexp.MustCompile(`[a-z]\w*\(\S*\)`).FindString(prompt)
+	signature := compiled(`[a-z]\w*\(\S*\)`).FindString(prompt)
 	if signature == "" {
 		return "", fmt.Errorf("no function in %q", prompt)
 	}
@@ -26,7 +25,7 @@ func solveSelector(prompt string) (string, error) {
 
 // solveChecksum raises each letter whose digit in the hash of the text is 8 or more.
 func solveChecksum(prompt string) (string, error) {
-	address := regexp.MustCompile(`0x([0-9a-f]{40})\b`).FindStringSubmatch(prompt)
+	address := compiled(`0x([0-9a-f]{40})\b`).FindStringSubmatch(prompt)
 	if address == nil {
 		return "", fmt.Errorf("no address in %q", prompt)
 	}
@@ -41,7 +40,7 @@ func solveChecksum(prompt string) (string, error) {
 
 func solveHex(prompt string) (string, error) {
 	n := new(big.Int)
-	for _, c := range strings.ToLower(regexp.MustCompile(`0x([0-9a-fA-F]+)`).FindStringSubmatch(prompt)[1]) {
+	for _, c := range strings.ToLower(compiled(`0x([0-9a-fA-F]+)`).FindStringSubmatch(prompt)[1]) {
 		n.Mul(n, big.NewInt(16))
 		n.Add(n, big.NewInt(int64(strings.IndexRune("0123456789abcdef", c))))
 	}
@@ -50,7 +49,7 @@ func solveHex(prompt string) (string, error) {
 
 // solveWei moves the point of the number as it is written.
 func solveWei(prompt string) (string, error) {
-	m := regexp.MustCompile(`(\d[\d,]*)(?:\.(\d+))? (wei|gwei|ETH|ether)\b`).FindStringSubmatch(prompt)
+	m := compiled(`(\d[\d,]*)(?:\.(\d+))? (wei|gwei|ETH|ether)\b`).FindStringSubmatch(prompt)
 	if m == nil {
 		return "", fmt.Errorf("no amount in %q", prompt)
 	}

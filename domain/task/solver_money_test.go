@@ -3,7 +3,6 @@ package task_test
 import (
 	"fmt"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +10,7 @@ import (
 
 // amountOf reads the number that the first group of pattern finds.
 func amountOf(pattern, prompt string) (*big.Rat, error) {
-	m := regexp.MustCompile(pattern).FindStringSubmatch(prompt)
+	m := compiled(pattern).FindStringSubmatch(prompt)
 	if m == nil {
 		return nil, fmt.Errorf("no %s in %q", pattern, prompt)
 	}
@@ -33,7 +32,7 @@ func solveTip(prompt string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sums := regexp.MustCompile(`[$€£]`+amountPattern).FindAllStringSubmatch(prompt, -1)
+	sums := compiled(`[$€£]`+amountPattern).FindAllStringSubmatch(prompt, -1)
 	if len(sums) == 0 || len(sums) > 2 {
 		return "", fmt.Errorf("%d sums in %q", len(sums), prompt)
 	}
@@ -62,14 +61,14 @@ func solveCompound(prompt string) (string, error) {
 		x = figures(prompt)[1]
 	}
 	times := int64(1)
-	if regexp.MustCompile(`month`).MatchString(prompt) {
+	if compiled(`month`).MatchString(prompt) {
 		times = 12
 	}
 	balance := new(big.Rat).Set(x)
 	for range t.Num().Int64() * times { // one period at a time
 		balance.Add(balance, quo(mul(balance, r), big.NewRat(100*times, 1)))
 	}
-	if regexp.MustCompile(`How much interest|total interest`).MatchString(prompt) {
+	if compiled(`How much interest|total interest`).MatchString(prompt) {
 		balance.Sub(balance, x)
 	}
 	return rounded(balance, prompt)
@@ -82,9 +81,9 @@ func solveInvoice(prompt string) (string, error) {
 	}
 	net := new(big.Rat)
 	for line := range strings.Lines(prompt) {
-		m := regexp.MustCompile(`(\d+) pcs.*(?:at|@) ` + amountPattern).FindStringSubmatch(line)
+		m := compiled(`(\d+) pcs.*(?:at|@) ` + amountPattern).FindStringSubmatch(line)
 		if m == nil {
-			m = regexp.MustCompile(`qty (\d+) \| unit price ` + amountPattern).FindStringSubmatch(line)
+			m = compiled(`qty (\d+) \| unit price ` + amountPattern).FindStringSubmatch(line)
 		}
 		if m == nil {
 			continue
@@ -99,7 +98,7 @@ func solveInvoice(prompt string) (string, error) {
 // solveDaysBetween counts days with the day number of the Gregorian calendar.
 func solveDaysBetween(prompt string) (string, error) {
 	month := "(?:" + strings.Join(monthNames, "|") + ")"
-	pattern := regexp.MustCompile(`\d{4}-\d\d-\d\d|\d{1,2} ` + month + ` \d{4}|` + month + ` \d{1,2}, \d{4}`)
+	pattern := compiled(`\d{4}-\d\d-\d\d|\d{1,2} ` + month + ` \d{4}|` + month + ` \d{1,2}, \d{4}`)
 	found := pattern.FindAllString(prompt, -1)
 	if len(found) != 2 {
 		return "", fmt.Errorf("dates %q in %q", found, prompt)

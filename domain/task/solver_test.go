@@ -9,8 +9,22 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
+
+// expressions are the regular expressions of the solver by their text.
+var expressions sync.Map
+
+// compiled returns a regular expression that is compiled once, however often it is
+// asked for.
+func compiled(text string) *regexp.Regexp {
+	if known, ok := expressions.Load(text); ok {
+		return known.(*regexp.Regexp)
+	}
+	known, _ := expressions.LoadOrStore(text, regexp.MustCompile(text))
+	return known.(*regexp.Regexp)
+}
 
 // solve answers a question from its words alone, as an agent would. It shares no
 // code and no table with the package: the numbers, units and dates are found in
@@ -19,19 +33,19 @@ func solve(prompt string) (string, error) {
 	switch {
 	case strings.Contains(prompt, "VAT"):
 		return solveInvoice(prompt)
-	case regexp.MustCompile(`(?i)keccak`).MatchString(prompt):
+	case compiled(`(?i)keccak`).MatchString(prompt):
 		return keccak(quoted(prompt)), nil
 	case strings.Contains(prompt, "EIP-55"):
 		return solveChecksum(prompt)
 	case strings.Contains(prompt, "selector"):
 		return solveSelector(prompt)
-	case regexp.MustCompile(`0x[0-9a-fA-F]{9}`).MatchString(prompt):
+	case compiled(`0x[0-9a-fA-F]{9}`).MatchString(prompt):
 		return solveHex(prompt)
-	case regexp.MustCompile(`\bwei\b`).MatchString(prompt):
+	case compiled(`\bwei\b`).MatchString(prompt):
 		return solveWei(prompt)
 	case strings.Contains(prompt, "compounded"):
 		return solveCompound(prompt)
-	case regexp.MustCompile(`\btips?\b`).MatchString(prompt):
+	case compiled(`\btips?\b`).MatchString(prompt):
 		return solveTip(prompt)
 	case strings.Contains(prompt, "SHA-256"):
 		sum := sha256.Sum256([]byte(quoted(prompt)))
@@ -41,13 +55,13 @@ func solve(prompt string) (string, error) {
 	case strings.Contains(prompt, "weekday") || strings.Contains(prompt, "day of the week"):
 		day, err := theDate(prompt)
 		return zeller(day), err
-	case regexp.MustCompile(`(?i)the first day|the start date`).MatchString(prompt):
+	case compiled(`(?i)the first day|the start date`).MatchString(prompt):
 		return solveDaysBetween(prompt)
-	case regexp.MustCompile(`\d days`).MatchString(prompt):
+	case compiled(`\d days`).MatchString(prompt):
 		return solveDays(prompt)
-	case regexp.MustCompile(`average|mean`).MatchString(prompt):
+	case compiled(`average|mean`).MatchString(prompt):
 		return solveAverage(prompt)
-	case regexp.MustCompile(`%|percent`).MatchString(prompt):
+	case compiled(`%|percent`).MatchString(prompt):
 		return solvePercent(prompt)
 	}
 	return solveUnits(prompt)
@@ -102,7 +116,7 @@ func solvePercent(prompt string) (string, error) {
 		return "", fmt.Errorf("%d numbers in %q", len(list), prompt)
 	}
 	hundred := big.NewRat(100, 1)
-	if regexp.MustCompile(`percent change|percentage change|change in percent|did a figure change`).MatchString(prompt) {
+	if compiled(`percent change|percentage change|change in percent|did a figure change`).MatchString(prompt) {
 		change := new(big.Rat).Sub(list[1], list[0])
 		change.Mul(change.Quo(change, list[0]), hundred)
 		return rounded(change, prompt)
@@ -115,14 +129,14 @@ var monthNames = strings.Fields("January February March April May June July Augu
 
 // theDate returns the one date of a prompt.
 func theDate(prompt string) (time.Time, error) {
-	if s := regexp.MustCompile(`\d{4}-\d\d-\d\d`).FindString(prompt); s != "" {
+	if s := compiled(`\d{4}-\d\d-\d\d`).FindString(prompt); s != "" {
 		return time.Parse("2006-01-02", s)
 	}
 	month := "(" + strings.Join(monthNames, "|") + ")"
-	if s := regexp.MustCompile(`\d{1,2} ` + month + ` \d{4}`).FindString(prompt); s != "" {
+	if s := compiled(`\d{1,2} ` + month + ` \d{4}`).FindString(prompt); s != "" {
 		return time.Parse("2 January 2006", s)
 	}
-	return time.Parse("January 2, 2006", regexp.MustCompile(month+` \d{1,2}, \d{4}`).FindString(prompt))
+	return time.Parse("January 2, 2006", compiled(month+` \d{1,2}, \d{4}`).FindString(prompt))
 }
 
 func solveDays(prompt string) (string, error) {
@@ -130,7 +144,7 @@ func solveDays(prompt string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := strconv.Atoi(regexp.MustCompile(`(\d+) days`).FindStringSubmatch(prompt)[1])
+	n, err := strconv.Atoi(compiled(`(\d+) days`).FindStringSubmatch(prompt)[1])
 	if err != nil {
 		return "", err
 	}
@@ -218,7 +232,10 @@ func solveUnits(prompt string) (string, error) {
 	var units []found
 	rest := prompt
 	for _, u := range solverUnits {
-		at := regexp.MustCompile(`(?:^|[ ])(` + regexp.QuoteMeta(u.name) + `)(?:[ .:?]|$)`).FindStringSubmatchIndex(rest)
+		if !strings.Contains(rest, u.name) {
+			continue
+		}
+		at := compiled(`(?:^|[ ])(` + regexp.QuoteMeta(u.name) + `)(?:[ .:?]|$)`).FindStringSubmatchIndex(rest)
 		if at == nil {
 			continue
 		}

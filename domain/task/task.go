@@ -11,8 +11,9 @@
 // [Match] says which templates an agent can honestly be asked, from what it
 // declares. [Mark] says whether a reply holds the right answer.
 //
-// All arithmetic is exact, on math/big from decimal strings; a number is rounded
-// once, when it is written down. The package performs no I/O, reads no clock and
+// All arithmetic is exact, on integers from decimal strings: in two words while they
+// hold a number and on math/big beyond. A number is rounded once, when it is written
+// down. The package performs no I/O, reads no clock and
 // knows nothing of agents, protocols or payments.
 //
 // # Adding a template
@@ -26,7 +27,6 @@ package task
 import (
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,13 +63,16 @@ type puzzle struct {
 	rounding  int            // decimals asked for, for numbers
 	details   [][]string     // for each list, one sentence of it follows the question
 	expected  Expected       // the right answer
-	arguments map[Role]any   // the same question as structured arguments
-	near      []*big.Rat     // numbers of the question and intermediates the answer must not resemble
-	wrong     []*big.Rat     // what the usual mistakes lead to
+	arguments arguments      // the same question in parts, nil if it has none
+	near      []ratio        // numbers of the question and intermediates the answer must not resemble
+	wrong     []ratio        // what the usual mistakes lead to
 	request   map[string]any // what a paid request carries beside the words, whoever takes it
 	deferred  *Deferral      // how the answer is found, if it is not known yet
 	poor      bool           // the draw is to be made again, for a reason of the template
 }
+
+// The arguments of a question are asked for only where a tool takes them.
+type arguments func() map[Role]any
 
 // An Entry is the skill or tool that a task is put to, and how it takes one.
 type Entry struct {
@@ -215,14 +218,11 @@ func (p puzzle) clear() bool {
 	if p.expected.Kind != Number && p.expected.Kind != Change {
 		return true
 	}
-	exact, margin, ok := p.expected.rats()
-	if !ok || !substantial(p.expected.Value) {
+	right := p.expected.aim()
+	if right == nil || !substantial(p.expected.Value) {
 		return false
 	}
-	if slices.ContainsFunc(p.near, func(r *big.Rat) bool { return within(r, exact, margin, 1) }) {
-		return false
-	}
-	return !slices.ContainsFunc(p.wrong, func(r *big.Rat) bool { return within(r, exact, margin, 3) })
+	return !right.nearAny(p.near, 1) && !right.nearAny(p.wrong, 3)
 }
 
 // ask puts the question in the form that the entry takes.
@@ -252,9 +252,13 @@ func structure(e Entry, p puzzle) (map[string]any, bool) {
 	if e.Kind != MCP || e.Text != "" {
 		return nil, true
 	}
+	if p.arguments == nil {
+		return nil, false
+	}
+	parts := p.arguments()
 	arguments := make(map[string]any, len(e.Fields))
 	for _, f := range e.Fields {
-		v, ok := p.arguments[f.Role]
+		v, ok := parts[f.Role]
 		if !ok {
 			return nil, false
 		}

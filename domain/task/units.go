@@ -1,10 +1,5 @@
 package task
 
-import (
-	"math/big"
-	"slices"
-)
-
 var unitTemplates = []Template{
 	{
 		ID: "unit.convert", Version: 1, Family: "unit",
@@ -79,37 +74,36 @@ var (
 // temperatures many = one · factor + offset. All factors are exact.
 type unitPair struct {
 	one, many unit
-	factor    string
-	offset    string
-	lo, hi    int      // of the value to convert
-	mistaken  []string // factors taken by mistake: imperial measures, lengths for areas
+	factor    ratio
+	offset    int
+	lo, hi    int     // of the value to convert
+	mistaken  []ratio // factors taken by mistake: imperial measures, lengths for areas
 }
 
 // unitPairs: international yard and pound (1959), the litre and US gallon of NIST
 // Handbook 44 appendix C, IEC 80000-13 for the mebibyte.
 var unitPairs = []unitPair{
-	{one: mile, many: kilometre, factor: "1.609344", lo: 12, hi: 2400, mistaken: []string{"1.852"}},
-	{one: foot, many: metre, factor: "0.3048", lo: 12, hi: 4800},
-	{one: inch, many: centimetre, factor: "2.54", lo: 12, hi: 900},
-	{one: nauticalMile, many: kilometre, factor: "1.852", lo: 12, hi: 4000, mistaken: []string{"1.609344"}},
-	{one: pound, many: kilogram, factor: "0.45359237", lo: 12, hi: 1900},
-	{one: ounce, many: gram, factor: "28.349523125", lo: 40, hi: 9000, mistaken: []string{"31.1034768"}},
-	{one: gallon, many: litre, factor: "3.785411784", lo: 12, hi: 3000, mistaken: []string{"4.54609"}},
-	{one: fluidOunce, many: millilitre, factor: "29.5735295625", lo: 40, hi: 6000, mistaken: []string{"28.4130625"}},
-	{one: celsius, many: fahrenheit, factor: "9/5", offset: "32", lo: -30, hi: 450},
-	{one: milePerHour, many: kmPerHour, factor: "1.609344", lo: 18, hi: 390},
-	{one: squareFoot, many: squareMetre, factor: "0.09290304", lo: 14, hi: 5200, mistaken: []string{"0.3048"}},
-	{one: acre, many: hectare, factor: "0.40468564224", lo: 12, hi: 2600},
-	{one: mebibyte, many: megabyte, factor: "1.048576", lo: 120, hi: 9500},
+	{one: mile, many: kilometre, factor: rational("1.609344"), lo: 12, hi: 2400, mistaken: []ratio{rational("1.852")}},
+	{one: foot, many: metre, factor: rational("0.3048"), lo: 12, hi: 4800},
+	{one: inch, many: centimetre, factor: rational("2.54"), lo: 12, hi: 900},
+	{one: nauticalMile, many: kilometre, factor: rational("1.852"), lo: 12, hi: 4000, mistaken: []ratio{rational("1.609344")}},
+	{one: pound, many: kilogram, factor: rational("0.45359237"), lo: 12, hi: 1900},
+	{one: ounce, many: gram, factor: rational("28.349523125"), lo: 40, hi: 9000, mistaken: []ratio{rational("31.1034768")}},
+	{one: gallon, many: litre, factor: rational("3.785411784"), lo: 12, hi: 3000, mistaken: []ratio{rational("4.54609")}},
+	{one: fluidOunce, many: millilitre, factor: rational("29.5735295625"), lo: 40, hi: 6000, mistaken: []ratio{rational("28.4130625")}},
+	{one: celsius, many: fahrenheit, factor: rational("9/5"), offset: 32, lo: -30, hi: 450},
+	{one: milePerHour, many: kmPerHour, factor: rational("1.609344"), lo: 18, hi: 390},
+	{one: squareFoot, many: squareMetre, factor: rational("0.09290304"), lo: 14, hi: 5200, mistaken: []ratio{rational("0.3048")}},
+	{one: acre, many: hectare, factor: rational("0.40468564224"), lo: 12, hi: 2600},
+	{one: mebibyte, many: megabyte, factor: rational("1.048576"), lo: 120, hi: 9500},
 }
 
 // convert takes x across the pair: forward from one to many, or back.
-func convert(x, factor, offset *big.Rat, forward bool) *big.Rat {
-	y := new(big.Rat)
+func convert(x, factor, offset ratio, forward bool) ratio {
 	if forward {
-		return y.Add(y.Mul(x, factor), offset)
+		return x.times(factor).plus(offset)
 	}
-	return y.Quo(y.Sub(x, offset), factor)
+	return x.minus(offset).over(factor)
 }
 
 func makeConversion(d *draw) puzzle {
@@ -122,34 +116,34 @@ func makeConversion(d *draw) puzzle {
 		from, to = to, from
 	}
 
-	x, factor, offset := value.rat(), rational(pair.factor), new(big.Rat)
-	p := puzzle{rounding: decimals, near: []*big.Rat{x, integer(decimals)}}
-	if pair.offset != "" {
-		offset = rational(pair.offset)
-		forgot := convert(x, factor, new(big.Rat), forward)
-		late := new(big.Rat).Sub(new(big.Rat).Quo(x, factor), offset) // 32 taken off after the division
-		double := new(big.Rat).Add(new(big.Rat).Add(x, x), integer(30))
+	x, factor, offset := value.ratio(), pair.factor, integer(pair.offset)
+	p := puzzle{
+		rounding: decimals,
+		near:     append(make([]ratio, 0, 4), x, integer(decimals)),
+		wrong:    make([]ratio, 0, 5),
+	}
+	if pair.offset != 0 {
+		forgot := convert(x, factor, integer(0), forward)
+		late := x.over(factor).minus(offset) // 32 taken off after the division
+		double := x.plus(x).plus(integer(30))
 		p.wrong = append(p.wrong, forgot, late, double)
 	} else {
-		p.near = append(p.near, factor, new(big.Rat).Inv(factor))
+		p.near = append(p.near, factor, factor.inverse())
 	}
 	exact := convert(x, factor, offset, forward)
 	p.expected = number(Number, exact, decimals)
 	p.wrong = append(p.wrong, x, convert(x, factor, offset, !forward))
 	for _, m := range pair.mistaken {
-		p.wrong = append(p.wrong, convert(x, rational(m), offset, forward))
+		p.wrong = append(p.wrong, convert(x, m, offset, forward))
 	}
-	p.poor = distance(exact, new(big.Rat)).Cmp(integer(3)) < 0
+	p.poor = exact.size().less(integer(3))
 
 	grouped := d.chance(2)
 	p.body = fill(pick(d, conversionPhrasings),
 		"x", value.text(grouped), "from", pick(d, from.names), "to", pick(d, to.names))
 	p.details = [][]string{numberAlone}
-	p.arguments = map[Role]any{
-		roleValue:    value,
-		roleFrom:     slices.Clone(from.spellings),
-		roleTo:       slices.Clone(to.spellings),
-		roleDecimals: decimals,
+	p.arguments = func() map[Role]any {
+		return map[Role]any{roleValue: value, roleFrom: from.spellings, roleTo: to.spellings, roleDecimals: decimals}
 	}
 	return p
 }

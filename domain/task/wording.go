@@ -1,7 +1,6 @@
 package task
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -74,19 +73,18 @@ func places(d *draw, n int) string {
 
 // fill replaces {name} by value, for pairs of both.
 func fill(template string, pairs ...string) string {
-	var b strings.Builder
-	b.Grow(2 * len(template))
+	b := make([]byte, 0, 256)
 	for {
 		text, rest, found := strings.Cut(template, "{")
-		b.WriteString(text)
+		b = append(b, text...)
 		name, rest, closed := strings.Cut(rest, "}")
 		if !found || !closed {
-			return b.String()
+			return string(b)
 		}
 		template = rest
-		for pair := range slices.Chunk(pairs, 2) {
-			if pair[0] == name {
-				b.WriteString(pair[1])
+		for i := 1; i < len(pairs); i += 2 {
+			if pairs[i-1] == name {
+				b = append(b, pairs[i]...)
 			}
 		}
 	}
@@ -94,7 +92,7 @@ func fill(template string, pairs ...string) string {
 
 // prompt puts the question into words.
 func (p puzzle) prompt(d *draw, e Entry) string {
-	var parts []string
+	parts := make([]string, 0, 8)
 	if d.chance(3) {
 		parts = append(parts, pick(d, openers))
 	}
