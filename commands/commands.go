@@ -17,7 +17,6 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
-	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
@@ -26,35 +25,25 @@ import (
 	"github.com/karatum/mystery/domain/shop"
 )
 
-// A Service carries out commands. All fields are required; its methods may be
-// called from several goroutines.
+// A Service carries out commands. Fields are required unless they say otherwise;
+// its methods may be called from several goroutines.
 type Service struct {
 	Log     ledger.Log
 	Catalog domain.Catalog
 	Now     func() time.Time // programme time
 	Rand    io.Reader        // of nonces and command ids
-	Secret  domain.Hash      // the operator's part of all keys
+	Secrets Keyring          // the operator's part of all keys
 	Domain  string           // that consents are signed for, such as karatum.com
 	Hosts   Hosts
 	Gate    Gate
+	Chain   uint64 // where contract wallets are asked; 0 is HomeChain
+	Chains  Chains // nil: there is no node of any chain
 }
 
 // Catalog returns the catalog of every event of the ledger.
 func Catalog() domain.Catalog {
 	return domain.NewCatalog(agent.Events, consent.Events, exam.Events, finding.Events,
 		plan.Events, programme.Events, shop.Events)
-}
-
-// Hosts answers for the hosts of endpoints.
-type Hosts interface {
-	// Check returns nil if a URL may be shopped at all, else an error matching
-	// [domain.ErrInvalid].
-	Check(url string) error
-
-	// Prove returns nil if the host of the endpoint says that owner owns it, an
-	// error matching [domain.ErrForbidden] if it says otherwise or nothing, and
-	// any other error if it could not be asked.
-	Prove(ctx context.Context, endpoint string, owner eip191.Address) error
 }
 
 // A Gate stands between a consent and everything that is sent under it.
@@ -66,15 +55,44 @@ type Gate interface {
 	// then calls then.
 	Close(ctx context.Context, consent string, then func(context.Context) error) error
 
-	// Pause and Resume do the same for the whole programme.
-	Pause(ctx context.Context, then func(context.Context) error) error
-	Resume(ctx context.Context, then func(context.Context) error) error
+	// Pause does the same for all tasks of a scope, until Resume.
+	Pause(ctx context.Context, scope programme.Scope, then func(context.Context) error) error
+	Resume(ctx context.Context, scope programme.Scope, then func(context.Context) error) error
 }
 
-// Agent carries out a command on what is known of an agent.
+// Agent carries out a command on what is known of an agent. A new owner and a
+// withdrawn certificate may end the agent's consent, see [Service.EndIfUnfit].
 func (s *Service) Agent(ctx context.Context, m ledger.Meta, ref agent.Ref, c agent.Command) error {
-	_, err := carryOut(ctx, s, agent.Decider, agent.StreamOf(ref), m, c)
-	return err
+	if _, err := carryOut(ctx, s, agent.Decider, agent.StreamOf(ref), m, c); err != nil {
+		return err
+	}
+	switch c.(type) {
+	case agent.ChangeOwner, agent.WithdrawCertificate:
+		return s.EndIfUnfit(ctx, m, ref)
+	case agent.Register, agent.VerifyIdentity, agent.WithdrawIdentity, agent.RecordCertificate, agent.ObserveSurface:
+	}
+	return nil
+}
+
+// EndIfUnfit ends the active consent of an agent that has another owner now or no
+// certificate any more. When it returns, no task is on its way out under it.
+func (s *Service) EndIfUnfit(ctx context.Context, m ledger.Meta, ref agent.Ref) error {
+	known, err := s.KnownAgent(ctx, ref)
+	if err != nil {
+		return err
+	}
+	granted, err := s.ActiveConsent(ctx, ref)
+	if errors.Is(err, domain.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	reason := consent.Unfit(known, granted.Payload.Owner)
+	if reason == "" {
+		return nil
+	}
+	return s.Consent(ctx, m, ref, consent.End{Consent: granted.Consent, Reason: reason})
 }
 
 // Consent carries out a command on the consents of an agent. Owners come through
@@ -116,18 +134,21 @@ func (s *Service) Finding(ctx context.Context, m ledger.Meta, consentID string, 
 }
 
 // Programme carries out a command on the programme. Pausing returns once no task
-// is on its way out any more.
+// of the scope is on its way out any more.
 func (s *Service) Programme(ctx context.Context, m ledger.Meta, c programme.Command) error {
 	run := func(ctx context.Context) error {
 		_, err := carryOut(ctx, s, programme.Decider, programme.Stream, m, c)
 		return err
 	}
-	switch c.(type) {
+	switch c := c.(type) {
 	case programme.Pause:
-		return s.Gate.Pause(ctx, run)
+		if err := c.Check(); err != nil {
+			return err // nothing is shut that would not go on record
+		}
+		return s.Gate.Pause(ctx, c.Scope, run)
 	case programme.Resume:
-		return s.Gate.Resume(ctx, run)
-	case programme.Publish:
+		return s.Gate.Resume(ctx, c.Scope, run)
+	case programme.Publish, programme.RegisterKey, programme.RetireKey:
 		return run(ctx)
 	}
 	panic(fmt.Sprintf("commands: unreachable command %T", c))

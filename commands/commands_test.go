@@ -54,7 +54,7 @@ type gate struct {
 	mu     sync.RWMutex
 	open   map[string]bool
 	closed map[string]bool
-	paused bool
+	paused map[programme.Scope]bool
 	fail   error // of closing and pausing
 }
 
@@ -75,26 +75,28 @@ func (g *gate) Close(ctx context.Context, id string, then func(context.Context) 
 	return then(ctx)
 }
 
-func (g *gate) Pause(ctx context.Context, then func(context.Context) error) error {
-	return g.pause(ctx, true, then)
+func (g *gate) Pause(ctx context.Context, scope programme.Scope, then func(context.Context) error) error {
+	return g.pause(ctx, scope, true, then)
 }
 
-func (g *gate) Resume(ctx context.Context, then func(context.Context) error) error {
-	return g.pause(ctx, false, then)
+func (g *gate) Resume(ctx context.Context, scope programme.Scope, then func(context.Context) error) error {
+	return g.pause(ctx, scope, false, then)
 }
 
-func (g *gate) pause(ctx context.Context, paused bool, then func(context.Context) error) error {
+func (g *gate) pause(ctx context.Context, scope programme.Scope, paused bool, then func(context.Context) error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.fail != nil {
 		return g.fail
 	}
-	g.paused = paused
+	g.paused[scope] = paused
 	return then(ctx)
 }
 
 // passes reports whether a task may be sent. Its caller holds the gate.
-func (g *gate) passes(id string) bool { return g.open[id] && !g.closed[id] && !g.paused }
+func (g *gate) passes(id string) bool {
+	return g.open[id] && !g.closed[id] && !g.paused[programme.Everything] && !g.paused[programme.OfConsent(id)]
+}
 
 // send reports whether a task gets through.
 func (g *gate) send(id string) bool {
@@ -153,9 +155,11 @@ func newWorld(t *testing.T) *world {
 			Terms:     programme.TermsPublished{Version: 3, Hash: domain.Sum([]byte("terms"))},
 			Pool:      programme.PoolPublished{Version: 2, Hash: domain.Sum([]byte("pool"))},
 			Catalogue: programme.CataloguePublished{Digest: domain.Sum([]byte("catalogue"))},
+			Keys:      w.Secrets.Keys(),
 		}),
 		w.Agent(t.Context(), meta("register"), ref, agent.Register{Agent: ref, Wallet: owner}),
 		w.Agent(t.Context(), meta("verify"), ref, agent.VerifyIdentity{URL: a2a}),
+		w.Agent(t.Context(), meta("certify"), ref, agent.RecordCertificate{Certificate: "crt_1"}),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -166,13 +170,13 @@ func newWorld(t *testing.T) *world {
 func emptyWorld() *world {
 	w := &world{
 		log:   new(memory.Log),
-		gate:  &gate{open: make(map[string]bool), closed: make(map[string]bool)},
+		gate:  &gate{open: make(map[string]bool), closed: make(map[string]bool), paused: make(map[programme.Scope]bool)},
 		hosts: &hosts{owners: map[string]eip191.Address{mcp: owner}},
 		now:   start,
 	}
 	w.Service = &commands.Service{
 		Log: w.log, Catalog: commands.Catalog(), Now: func() time.Time { return w.now }, Rand: rand.Reader,
-		Secret: domain.Sum([]byte("operator secret")), Domain: site, Hosts: w.hosts, Gate: w.gate,
+		Secrets: commands.Keyring{domain.Sum([]byte("operator secret"))}, Domain: site, Hosts: w.hosts, Gate: w.gate,
 	}
 	return w
 }
@@ -461,32 +465,45 @@ func TestPause(t *testing.T) {
 		passedDuring = w.gate.passes(some)
 		return nil
 	}
-	wantErr(t, "Pause", w.Programme(t.Context(), meta("pause"), programme.Pause{Reason: "incident"}), nil)
+	pause := programme.Pause{Scope: programme.Everything, Reason: "incident"}
+	wantErr(t, "Pause", w.Programme(t.Context(), meta("pause"), pause), nil)
 	if passedDuring || w.gate.send(some) {
 		t.Error("a task gets through a paused programme")
 	}
-	wantErr(t, "Pause again", w.Programme(t.Context(), meta("pause 2"), programme.Pause{Reason: "incident"}), nil)
+	wantErr(t, "Pause again", w.Programme(t.Context(), meta("pause 2"), pause), nil)
 	wantErr(t, "Publish", w.Programme(t.Context(), meta("publish 2"), programme.Publish{
-		Terms: programme.TermsPublished{Version: 4}, Pool: programme.PoolPublished{Version: 3},
+		Terms: programme.TermsPublished{Version: 4}, Pool: programme.PoolPublished{Version: 3}, Keys: w.Secrets.Keys(),
 	}), nil)
 	if w.gate.send(some) {
 		t.Error("publishing opens the gate")
 	}
-	wantErr(t, "Resume", w.Programme(t.Context(), meta("resume"), programme.Resume{Reason: "resolved"}), nil)
+	wantErr(t, "Resume", w.Programme(t.Context(), meta("resume"), programme.Resume{Scope: programme.Everything, Reason: "resolved"}), nil)
 	if !w.gate.send(some) {
 		t.Error("no task gets through a programme that was resumed")
 	}
+	wantErr(t, "Pause of a consent", w.Programme(t.Context(), meta("pause one"), programme.Pause{Scope: programme.OfConsent(some), Reason: "a complaint"}), nil)
+	if w.gate.send(some) {
+		t.Error("a task gets through under a consent that is paused")
+	}
+	wantErr(t, "Resume of a consent", w.Programme(t.Context(), meta("resume one"), programme.Resume{Scope: programme.OfConsent(some), Reason: "settled"}), nil)
+	// What would not go on record shuts no gate.
+	wantErr(t, "Pause without a reason", w.Programme(t.Context(), meta("pause wrong"), programme.Pause{Scope: programme.Everything}), domain.ErrInvalid)
+	wantErr(t, "Pause of nothing", w.Programme(t.Context(), meta("pause wrong"), programme.Pause{Scope: "host/", Reason: "incident"}), domain.ErrInvalid)
+	if !w.gate.send(some) {
+		t.Error("a pause that was refused has shut the gate")
+	}
 	want := []domain.Type{
+		"programme.operator_key_registered.v1",
 		"programme.terms_published.v1", "programme.pool_published.v1", "programme.catalogue_published.v1",
 		"programme.paused.v1",
 		"programme.terms_published.v1", "programme.pool_published.v1", "programme.catalogue_published.v1",
-		"programme.resumed.v1",
+		"programme.resumed.v1", "programme.paused.v1", "programme.resumed.v1",
 	}
 	if diff := cmp.Diff(want, w.types(t, programme.Stream)); diff != "" {
 		t.Errorf("programme (-want +got):\n%s", diff)
 	}
 	w.gate.fail = domain.ErrUnavailable
-	wantErr(t, "Pause of a held gate", w.Programme(t.Context(), meta("pause 3"), programme.Pause{}), domain.ErrUnavailable)
+	wantErr(t, "Pause of a held gate", w.Programme(t.Context(), meta("pause 3"), pause), domain.ErrUnavailable)
 	if got := len(w.types(t, programme.Stream)); got != len(want) {
 		t.Errorf("%d records of the programme, want %d", got, len(want))
 	}

@@ -1,10 +1,11 @@
 -- What lives beside the log and may change.
 
 -- A sender holds the programme's row and the row of its consent FOR SHARE over
--- the write of a request; revoking and pausing take them FOR UPDATE. See package
--- commands/tables.
+-- the write of a request, and looks at those of the scopes that its task falls
+-- under. Revoking takes the row of the consent FOR UPDATE, pausing that of the
+-- programme, whatever the scope. See package commands/tables.
 create table {{.schema}}.gate (
-  key       text        primary key, -- a consent id, or 'programme'
+  key       text        primary key, -- a consent id, 'programme', or a scope that was ever paused
   open      boolean     not null,
   closed_at timestamptz,
   check (open = (closed_at is null))

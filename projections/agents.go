@@ -14,7 +14,7 @@ import (
 
 // Agents is what is known of each registered agent.
 var Agents = Projection{
-	Name: "agents", Version: 1, Visibility: domain.Public,
+	Name: "agents", Version: 2, Visibility: domain.Public,
 	Tables: `
 		create table agents (
 			agent  text        primary key,
@@ -45,6 +45,8 @@ func applyAgents(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) er
 	case agent.Registered:
 		return tx.Exec(ctx, `insert into agents (agent, wallet, demo, since) values ($1, $2, $3, $4)`,
 			string(e.Agent), e.Wallet.String(), e.Demo, r.Time)
+	case agent.OwnerChanged:
+		return tx.Exec(ctx, `update agents set wallet = $2 where agent = $1`, r.Stream.ID(), e.To.String())
 	case agent.IdentityVerified:
 		return hold("identity", e.URL)
 	case agent.IdentityWithdrawn:

@@ -9,7 +9,6 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
-	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/task"
 )
@@ -32,7 +31,7 @@ func endState(reason consent.EndReason) string {
 
 // Consents is every consent that an owner ever signed, in force or not.
 var Consents = Projection{
-	Name: "consents", Version: 2, Visibility: domain.Public,
+	Name: "consents", Version: 3, Visibility: domain.Public,
 	Tables: `
 		create table consent_agents (agent text primary key, demo boolean not null);
 		create table consents (
@@ -114,12 +113,14 @@ type Consent struct {
 	Demo       bool
 	State      string
 	Payload    consent.Payload
-	Signature  eip191.Signature
-	Verified   string      // how the signature was found to be the owner's
-	OwnerNonce domain.Hash // zero if the message commits to none
-	Recorded   time.Time   // when it was granted, or refused
-	Over       time.Time   // zero unless it was granted and is over
-	Reason     string      // why it is over or was refused
+	Signature  consent.Signature
+	Verified   consent.Verification
+	OwnerCheck agent.Block   // where the owner of an ERC-8004 agent was looked up; else zero
+	OwnerNonce domain.Hash   // zero if the message commits to none
+	Recorded   time.Time     // when it was granted, or refused
+	Over       time.Time     // zero unless it was granted and is over
+	Cause      consent.Cause // of a refusal
+	Reason     string        // why it is over or was refused
 	Revocation *consent.Revoked
 }
 
@@ -187,14 +188,14 @@ func scanConsent(row pgx.CollectableRow) (c Consent, err error) {
 		if err != nil {
 			return c, err
 		}
-		c.Payload, c.Signature = e.Payload, e.Signature
+		c.Payload, c.Signature, c.Verified, c.Cause = e.Payload, e.Signature, e.Verified, e.Cause
 		return c, nil
 	}
 	e, err := decode[consent.Granted](signed)
 	if err != nil {
 		return c, err
 	}
-	c.Payload, c.Signature, c.Verified, c.OwnerNonce = e.Payload, e.Signature, e.Verified.Method, e.OwnerNonce
+	c.Payload, c.Signature, c.Verified, c.OwnerCheck, c.OwnerNonce = e.Payload, e.Signature, e.Verified, e.OwnerCheck, e.OwnerNonce
 	return c, nil
 }
 

@@ -2,6 +2,7 @@ package projections
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,15 +19,26 @@ import (
 // Programme is what holds for everybody, and how much there is of everything.
 // What belongs to Karatum's own agents is counted apart.
 var Programme = Projection{
-	Name: "programme", Version: 1, Visibility: domain.Public,
+	Name: "programme", Version: 2, Visibility: domain.Public,
 	Tables: `
 		create table programme (
 			one    boolean     primary key default true check (one),
-			as_of  timestamptz,
-			paused boolean     not null default false,
-			reason text        not null default ''
+			as_of  timestamptz
 		);
 		insert into programme default values;
+		create table programme_pauses (
+			scope  text        primary key,
+			reason text        not null,
+			since  timestamptz not null,
+			n      bigint      not null -- order of pausing
+		);
+		create table programme_keys (
+			key     text        primary key,
+			n       bigint      not null, -- order of registration
+			since   timestamptz not null,
+			retired timestamptz,
+			reason  text        not null default ''
+		);
 		create table programme_versions (
 			n       bigint      primary key, -- order of publication
 			kind    text        not null,
@@ -73,10 +85,15 @@ func applyProgramme(ctx context.Context, tx Tx, r ledger.Record, e domain.Event)
 		return publish("pool", e.Version, e.Hash)
 	case programme.CataloguePublished:
 		return publish("catalogue", 0, e.Digest)
+	case programme.OperatorKeyRegistered:
+		return tx.Exec(ctx, `insert into programme_keys (key, n, since) values ($1, $2, $3)`, e.Key.String(), r.Version, r.Time)
+	case programme.OperatorKeyRetired:
+		return tx.Exec(ctx, `update programme_keys set retired = $2, reason = $3 where key = $1`, e.Key.String(), r.Time, e.Reason)
 	case programme.Paused:
-		return tx.Exec(ctx, `update programme set paused = true, reason = $1`, e.Reason)
+		return tx.Exec(ctx, `insert into programme_pauses (scope, reason, since, n) values ($1, $2, $3, $4)`,
+			string(e.Scope), e.Reason, r.Time, r.Version)
 	case programme.Resumed:
-		return tx.Exec(ctx, `update programme set paused = false, reason = $1`, e.Reason)
+		return tx.Exec(ctx, `delete from programme_pauses where scope = $1`, string(e.Scope))
 	case agent.Registered:
 		return tx.Exec(ctx, `insert into programme_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
 	case consent.Granted:
@@ -110,6 +127,21 @@ type Version struct {
 	Since  time.Time
 }
 
+// A Pause is a scope that is paused now.
+type Pause struct {
+	Scope  programme.Scope
+	Reason string
+	Since  time.Time
+}
+
+// An OperatorKey is what stands for an operator secret.
+type OperatorKey struct {
+	Key     domain.Hash
+	Since   time.Time // when it was registered
+	Retired time.Time // zero while it is in force
+	Reason  string    // why it was retired
+}
+
 // Totals counts what is public.
 type Totals struct {
 	Consents map[string]int // by state
@@ -117,12 +149,12 @@ type Totals struct {
 	Findings map[string]int // by verdict
 }
 
-// A Status is the programme as a whole. Lists are in order of publication: the
-// last entry is in force.
+// A Status is the programme as a whole. Lists are in order of publication: of
+// terms, pools and catalogues the last entry is in force.
 type Status struct {
 	AsOf       time.Time // of the last public record; zero before the first
-	Paused     bool
-	Reason     string // of the last pause or resumption
+	Pauses     []Pause
+	Keys       []OperatorKey
 	Terms      []Version
 	Pools      []Version
 	Catalogues []Version
@@ -130,20 +162,64 @@ type Status struct {
 	Demo       Totals // of those alone
 }
 
+// Paused reports whether everything is paused.
+func (s *Status) Paused() bool {
+	return slices.ContainsFunc(s.Pauses, func(p Pause) bool { return p.Scope == programme.Everything })
+}
+
 // Programme returns the programme as a whole.
 func (r Reader) Programme(ctx context.Context) (s Status, err error) {
 	err = r.snapshot(ctx, func(tx pgx.Tx) error {
 		var asOf *time.Time
-		if err := tx.QueryRow(ctx, `select as_of, paused, reason from programme`).Scan(&asOf, &s.Paused, &s.Reason); err != nil {
+		if err := tx.QueryRow(ctx, `select as_of from programme`).Scan(&asOf); err != nil {
 			return err
 		}
 		s.AsOf = at(asOf)
+		if err := s.readPauses(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.readKeys(ctx, tx); err != nil {
+			return err
+		}
 		if err := s.readVersions(ctx, tx); err != nil {
 			return err
 		}
 		return s.readTotals(ctx, tx)
 	})
 	return s, err
+}
+
+func (s *Status) readPauses(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `select scope, reason, since from programme_pauses order by n`)
+	if err != nil {
+		return err
+	}
+	var p Pause
+	_, err = pgx.ForEachRow(rows, []any{&p.Scope, &p.Reason, &p.Since}, func() error {
+		p.Since = p.Since.UTC()
+		s.Pauses = append(s.Pauses, p)
+		return nil
+	})
+	return err
+}
+
+func (s *Status) readKeys(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `select key, since, retired, reason from programme_keys order by n`)
+	if err != nil {
+		return err
+	}
+	var k OperatorKey
+	var key string
+	var retired *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&key, &k.Since, &retired, &k.Reason}, func() (err error) {
+		k.Since, k.Retired = k.Since.UTC(), at(retired)
+		if k.Key, err = domain.ParseHash(key); err != nil {
+			return err
+		}
+		s.Keys = append(s.Keys, k)
+		return nil
+	})
+	return err
 }
 
 func (s *Status) readVersions(ctx context.Context, tx pgx.Tx) error {

@@ -44,7 +44,15 @@ func TestProgramme(t *testing.T) {
 	t.Parallel()
 	var h history
 	life(t, &h)
-	h.add(t, programme.Stream, programme.TermsPublished{Version: 2, Hash: hash("more terms")}, programme.Paused{Reason: "repairs"})
+	key, next := hash("operator key"), hash("next operator key")
+	from := h.now
+	h.add(t, programme.Stream, programme.TermsPublished{Version: 2, Hash: hash("more terms")},
+		programme.Paused{Scope: "host/agent.example:443", Reason: "it complains"},
+		programme.Paused{Scope: programme.Everything, Reason: "repairs"},
+		programme.Paused{Scope: "identity/3", Reason: "it is known"},
+		programme.Resumed{Scope: "host/agent.example:443", Reason: "settled"},
+		programme.OperatorKeyRegistered{Key: key}, programme.OperatorKeyRegistered{Key: next},
+		programme.OperatorKeyRetired{Key: key, Reason: "a year is over"})
 	id := grant(t, &h, honest, "n2")
 	h.add(t, consent.StreamOf(honest), consent.Revoked{Consent: id, IssuedAt: start, Signature: signature()},
 		consent.Refused{Consent: "cns_x", Payload: payload(honest, "n3"), Signature: signature(), Reason: "not proven"})
@@ -55,7 +63,15 @@ func TestProgramme(t *testing.T) {
 	r, _ := read(t, &h)
 	got := must(r.Programme(t.Context()))(t)
 	want := projections.Status{
-		AsOf: asOf, Paused: true, Reason: "repairs",
+		AsOf: asOf,
+		Pauses: []projections.Pause{
+			{Scope: programme.Everything, Reason: "repairs", Since: from.Add(2 * time.Minute)},
+			{Scope: "identity/3", Reason: "it is known", Since: from.Add(3 * time.Minute)},
+		},
+		Keys: []projections.OperatorKey{
+			{Key: key, Since: from.Add(5 * time.Minute), Retired: from.Add(7 * time.Minute), Reason: "a year is over"},
+			{Key: next, Since: from.Add(6 * time.Minute)},
+		},
 		Terms:      []projections.Version{{Number: 1, Hash: hash("terms"), Since: start}, {Number: 2, Hash: hash("more terms"), Since: got.Terms[1].Since}},
 		Pools:      []projections.Version{{Number: 1, Hash: hash("pool"), Since: start.Add(time.Minute)}},
 		Catalogues: []projections.Version{{Hash: hash("catalogue"), Since: start.Add(2 * time.Minute)}},
@@ -67,12 +83,15 @@ func TestProgramme(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Programme (-want +got):\n%s", diff)
 	}
+	if !got.Paused() {
+		t.Error("Paused() = false, want true")
+	}
 }
 
 func TestEmptyProgramme(t *testing.T) {
 	t.Parallel()
 	r, _ := read(t, new(history))
-	if got := must(r.Programme(t.Context()))(t); !got.AsOf.IsZero() || got.Paused || len(got.Terms) > 0 {
+	if got := must(r.Programme(t.Context()))(t); !got.AsOf.IsZero() || got.Paused() || len(got.Pauses) > 0 || len(got.Terms) > 0 {
 		t.Errorf("Programme of an empty log = %+v", got)
 	}
 }
@@ -82,11 +101,12 @@ func TestAgent(t *testing.T) {
 	var h history
 	register(t, &h)
 	h.add(t, agent.StreamOf(house), agent.IdentityVerified{URL: "https://old.example/"}, agent.IdentityWithdrawn{URL: "https://old.example/"},
-		agent.CertificateRecorded{Certificate: "crt_0"}, agent.CertificateWithdrawn{Certificate: "crt_0"})
+		agent.CertificateRecorded{Certificate: "crt_0"}, agent.CertificateWithdrawn{Certificate: "crt_0"},
+		agent.OwnerChanged{From: eip191.Address{2}, To: eip191.Address{3}, Reason: "sold"})
 	r, _ := read(t, &h)
 	got := must(r.Agent(t.Context(), house))(t)
 	want := projections.Agent{
-		Ref: house, Wallet: eip191.Address{2}, Demo: true, Since: start.Add(4 * time.Minute),
+		Ref: house, Wallet: eip191.Address{3}, Demo: true, Since: start.Add(4 * time.Minute),
 		Identities:   []projections.Holding{{Value: "https://agent.example/", Since: start.Add(5 * time.Minute)}},
 		Certificates: []projections.Holding{{Value: "crt_1", Since: start.Add(6 * time.Minute)}},
 	}
@@ -109,7 +129,7 @@ func TestConsent(t *testing.T) {
 	got := must(r.Consent(t.Context(), id))(t)
 	want := projections.Consent{
 		ID: id, Agent: house, Demo: true, State: projections.Ended, Payload: payload(house, "n1"), Signature: signature(),
-		Verified: "eip191", Recorded: start.Add(8 * time.Minute), Over: over, Reason: "owner_changed",
+		Verified: consent.Verification{Method: consent.ByKey}, Recorded: start.Add(8 * time.Minute), Over: over, Reason: "owner_changed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Consent (-want +got):\n%s", diff)
@@ -124,6 +144,42 @@ func TestConsent(t *testing.T) {
 	}
 	if _, err := r.Consent(t.Context(), "cns_none"); !errors.Is(err, domain.ErrNotFound) {
 		t.Errorf("Consent of an unknown id: %v, want %v", err, domain.ErrNotFound)
+	}
+}
+
+// What a contract wallet signed, and where the chain was asked, comes out as it
+// went in; so does what was refused.
+func TestConsentOfContractWallet(t *testing.T) {
+	t.Parallel()
+	var h history
+	register(t, &h)
+	at := agent.Block{Chain: 84532, Number: 7, Hash: agent.BlockHash(hash("block"))}
+	granted := consent.Granted{
+		Consent: "cns_wallet", Payload: payload(honest, "n1"), Signature: consent.Signature{1, 2, 3},
+		Verified: consent.Verification{Method: consent.ByWallet, At: at}, OwnerCheck: at, OwnerNonce: hash("mine"),
+	}
+	refused := consent.Refused{
+		Consent: "cns_refused", Payload: payload(house, "n2"), Signature: consent.Signature{4}, Verified: granted.Verified,
+		Cause: consent.Uncertified, Reason: "the agent holds no certificate",
+	}
+	h.add(t, consent.StreamOf(honest), granted)
+	h.add(t, consent.StreamOf(house), refused)
+	r, _ := read(t, &h)
+	got := must(r.Consent(t.Context(), granted.Consent))(t)
+	want := projections.Consent{
+		ID: granted.Consent, Agent: honest, State: projections.Active, Payload: granted.Payload, Signature: granted.Signature,
+		Verified: granted.Verified, OwnerCheck: at, OwnerNonce: granted.OwnerNonce, Recorded: got.Recorded,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Consent (-want +got):\n%s", diff)
+	}
+	got = must(r.Consent(t.Context(), refused.Consent))(t)
+	want = projections.Consent{
+		ID: refused.Consent, Agent: house, Demo: true, State: projections.Refused, Payload: refused.Payload, Signature: refused.Signature,
+		Verified: refused.Verified, Cause: refused.Cause, Reason: refused.Reason, Recorded: got.Recorded,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the refused Consent (-want +got):\n%s", diff)
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 // once that is opened. A slot that should hold a task and was not revealed stays
 // sealed for all to see.
 var Shops = Projection{
-	Name: "shops", Version: 1, Visibility: domain.Public,
+	Name: "shops", Version: 2, Visibility: domain.Public,
 	Tables: `
 		create table shop_agents (agent text primary key, demo boolean not null);
 		create table shop_consents (
@@ -48,6 +48,8 @@ var Shops = Projection{
 			phase    text        not null,
 			revealed timestamptz,
 			data     bytea, -- of the event that revealed it, as hashed
+			erased   timestamptz,
+			reason   text not null default '', -- why it was erased
 			unique (consent, day, slot)
 		);
 		create index on shops (consent, phase, day, slot)`,
@@ -71,6 +73,8 @@ func applyShops(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) err
 	case shop.Revealed:
 		return tx.Exec(ctx, `update shops set phase = 'revealed', revealed = $2, data = $3 where shop = $1`,
 			r.Stream.ID(), r.Time, r.Data)
+	case shop.Erased:
+		return tx.Exec(ctx, `update shops set erased = $2, reason = $3 where shop = $1`, r.Stream.ID(), r.Time, e.Reason)
 	case plan.Opened:
 		return openPads(ctx, tx, e)
 	}
@@ -115,9 +119,11 @@ type Shop struct {
 	RevealedAt time.Time      // zero unless revealed
 	Revealed   *shop.Revealed // nil unless revealed
 	Data       []byte         // the same as hashed
+	ErasedAt   time.Time      // when the reply was erased; zero if it was not
+	Reason     string         // why it was
 }
 
-const shopColumns = `shop, consent, agent, demo, day, slot, commit, phase, revealed, data`
+const shopColumns = `shop, consent, agent, demo, day, slot, commit, phase, revealed, data, erased, reason`
 
 // Shop returns a slot, or an error matching [domain.ErrNotFound].
 func (r Reader) Shop(ctx context.Context, id string) (Shop, error) {
@@ -152,11 +158,11 @@ func (r Reader) Shops(ctx context.Context, q ShopQuery) ([]Shop, error) {
 
 func scanShop(row pgx.CollectableRow) (s Shop, err error) {
 	var commit string
-	var revealed *time.Time
-	if err = row.Scan(&s.ID, &s.Consent, &s.Agent, &s.Demo, &s.Day, &s.Slot, &commit, &s.Phase, &revealed, &s.Data); err != nil {
+	var revealed, erased *time.Time
+	if err = row.Scan(&s.ID, &s.Consent, &s.Agent, &s.Demo, &s.Day, &s.Slot, &commit, &s.Phase, &revealed, &s.Data, &erased, &s.Reason); err != nil {
 		return s, err
 	}
-	s.RevealedAt = at(revealed)
+	s.RevealedAt, s.ErasedAt = at(revealed), at(erased)
 	if s.Commit, err = domain.ParseHash(commit); err != nil {
 		return s, err
 	}

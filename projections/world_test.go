@@ -158,15 +158,16 @@ func payload(ref agent.Ref, nonce string) consent.Payload {
 			Kinds: []task.Kind{task.A2A}, MaxPerDay: 12, MaxPerWeek: 60, RevealDelaySeconds: 3600, ValidityDays: 30,
 		},
 		Terms: consent.Terms{
-			Domain: "karatum.com", Owner: eip191.Address{1}, FirstDay: 20514, LastDay: 20543,
+			Domain: "karatum.com", Owner: eip191.Address{1}, Chain: 84532, FirstDay: 20514, LastDay: 20543,
 			TermsVersion: 1, Nonce: hash(nonce), IssuedAt: start,
 		},
 	}
 }
 
-func signature() (sig eip191.Signature) {
+func signature() consent.Signature {
+	var sig eip191.Signature
 	sig[31], sig[63], sig[64] = 1, 1, 27
-	return sig
+	return sig[:]
 }
 
 // A day is a sealed day of a consent, with the tasks that its key gives.
@@ -182,8 +183,7 @@ const tasksPerDay = 5
 
 func newDay(consentID string, n uint32) day {
 	d := day{consent: consentID, day: n, key: hash(fmt.Sprint("key ", n))}
-	sig := signature()
-	tasks := plan.RealSlots(plan.DaySecret(d.key, sig[:]), tasksPerDay)
+	tasks := plan.RealSlots(plan.DaySecret(d.key, signature()), tasksPerDay)
 	for slot := range plan.Slots {
 		if tasks[slot] {
 			d.tasks = append(d.tasks, slot)
@@ -256,7 +256,7 @@ func grant(t *testing.T, h *history, ref agent.Ref, nonce string) string {
 	p := payload(ref, nonce)
 	id := plan.ConsentID(p.Nonce)
 	h.add(t, consent.StreamOf(ref),
-		consent.Granted{Consent: id, Payload: p, Signature: signature(), Verified: consent.Verification{Method: "eip191"}},
+		consent.Granted{Consent: id, Payload: p, Signature: signature(), Verified: consent.Verification{Method: consent.ByKey}},
 		consent.HostProven{Consent: id, Endpoint: "ep_0", Method: consent.ByIdentity},
 		consent.HostProven{Consent: id, Endpoint: "ep_1", Method: consent.ByDocument},
 		consent.HostLost{Consent: id, Endpoint: "ep_1", Reason: "gone"})

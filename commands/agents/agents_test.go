@@ -22,7 +22,6 @@ import (
 
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/domain"
-	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/task"
 )
@@ -283,68 +282,6 @@ func TestSpacedFrames(t *testing.T) {
 	const want = `{"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"q": "a:b, \"c\" <d>"}}`
 	if body != want {
 		t.Errorf("frame = %s, want %s", body, want)
-	}
-}
-
-func TestProve(t *testing.T) {
-	t.Parallel()
-	owner, err := eip191.ParseAddress("0xfb6916095ca1df60bb79ce92ce3ea74c37c5d359")
-	if err != nil {
-		t.Fatal(err)
-	}
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `{"owners":["`+owner.String()+`"]}`)
-	}))
-	defer elsewhere.Close()
-	for _, test := range []struct {
-		name   string
-		status int
-		body   string
-		want   error
-	}{
-		{"listed with checksum", 200, `{"owners":["` + owner.String() + `"]}`, nil},
-		{"listed in upper case among others", 200, `{"owners":["x","0x00","0XFB6916095CA1DF60BB79CE92CE3EA74C37C5D359"],"more":1}`, nil},
-		{"not listed", 200, `{"owners":["0x0000000000000000000000000000000000000000"]}`, domain.ErrForbidden},
-		{"without 0x", 200, `{"owners":["fb6916095ca1df60bb79ce92ce3ea74c37c5d359"]}`, domain.ErrForbidden},
-		{"no owners", 200, `{}`, domain.ErrForbidden},
-		{"no JSON", 200, `<p>hello`, domain.ErrForbidden},
-		{"no document", 404, ``, domain.ErrForbidden},
-		{"too long", 200, `{"owners":["` + owner.String() + `"],"pad":"` + strings.Repeat("x", 64<<10) + `"}`, domain.ErrForbidden},
-		{"internal error", 500, ``, domain.ErrUnavailable},
-		{"wall", 403, ``, domain.ErrUnavailable},
-		{"redirect to another host", 307, elsewhere.URL, domain.ErrUnavailable},
-		{"redirect on the same host", 307, "/proof.json", nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if got, want := r.UserAgent(), "KaratumBot/1.0 (+https://karatum.com/bot)"; got != want {
-					t.Errorf("User-Agent = %q, want %q", got, want)
-				}
-				switch {
-				case r.URL.Path == "/proof.json":
-					io.WriteString(w, `{"owners":["`+owner.String()+`"]}`)
-				case r.URL.Path != "/.well-known/karatum-mystery.json":
-					t.Errorf("path = %s", r.URL.Path)
-				case test.status == 307:
-					http.Redirect(w, r, test.body, test.status)
-				default:
-					w.WriteHeader(test.status)
-					io.WriteString(w, test.body)
-				}
-			}))
-			defer server.Close()
-			err := agents.Loopback(time.Now, nil).Prove(t.Context(), server.URL+"/some/agent?x=1", owner)
-			if !errors.Is(err, test.want) {
-				t.Errorf("Prove = %v, want %v", err, test.want)
-			}
-		})
-	}
-	if err := (agents.Net{}).Prove(t.Context(), "http://127.0.0.1/", owner); !errors.Is(err, domain.ErrInvalid) {
-		t.Errorf("Prove in production = %v, want ErrInvalid", err)
-	}
-	if err := agents.Loopback(time.Now, nil).Prove(t.Context(), "http://127.0.0.1:1/", owner); !errors.Is(err, domain.ErrUnavailable) {
-		t.Errorf("Prove of a closed port = %v, want ErrUnavailable", err)
 	}
 }
 

@@ -44,6 +44,7 @@ type Net struct {
 
 	loopback bool
 	hosts    map[string]string
+	source   netip.Addr     // to dial from; zero: as the system chooses
 	roots    *x509.CertPool // nil: those of the system
 }
 
@@ -52,6 +53,13 @@ type Net struct {
 // for karatum-demo and tests, and no configuration leads here.
 func Loopback(now func() time.Time, hosts map[string]string) Net {
 	return Net{Now: now, loopback: true, hosts: hosts}
+}
+
+// From returns n dialling from a local address. Hosts that have no address of its
+// family cannot be reached from it.
+func (n Net) From(source netip.Addr) Net {
+	n.source = source
+	return n
 }
 
 // The ports that production may dial.
@@ -154,6 +162,17 @@ func portOf(u *url.URL) string {
 	return "443"
 }
 
+// HostOf returns the host and port of a URL, such as agent.example:443: what a
+// consent, a pause and a limit mean by a host. It returns an error matching
+// [domain.ErrInvalid] for what is no absolute URL.
+func HostOf(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return "", fmt.Errorf("%q is not an absolute URL: %w", raw, domain.ErrInvalid)
+	}
+	return hostOf(u), nil
+}
+
 // hostOf returns host:port, which is what "the same host" compares.
 func hostOf(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), portOf(u))
@@ -193,6 +212,9 @@ func (n Net) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 		addr = to
 	}
 	d := net.Dialer{Timeout: dialTimeout, Control: n.guard().Safe}
+	if n.source.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.source, 0))
+	}
 	c, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, dialError{err}

@@ -44,11 +44,14 @@ func Harness() Sender {
 	}}
 }
 
+// BotUserAgent is what KaratumBot calls itself. The page at about says what it does.
+func BotUserAgent(about string) string { return "KaratumBot/1.0 (+" + about + ")" }
+
 // crawler is who fetches host proofs: Karatum's public crawler.
-func crawler() Sender {
+func crawler(about string) Sender {
 	return Sender{marked: true, Identity: identity.Identity{
 		Name:        "karatum-bot",
-		UserAgent:   "KaratumBot/1.0 (+https://karatum.com/bot)",
+		UserAgent:   BotUserAgent(about),
 		HeaderOrder: []string{"User-Agent"},
 	}}
 }

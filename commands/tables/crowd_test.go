@@ -17,7 +17,7 @@ func TestSendersDoNotStarveEachOther(t *testing.T) {
 	began := time.Now()
 	for range senders {
 		done.Go(func() {
-			release, err := g.Hold(t.Context(), "cns_a")
+			release, err := g.Hold(t.Context(), taskOf("cns_a"))
 			entered.Done()
 			if err != nil {
 				t.Error(err)

@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,19 +11,27 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/programme"
 )
 
-// programme is the key of the row that stands for the programme as a whole. A
-// consent id begins with "cns_".
-const programme = "programme"
+// whole is the key of the row that stands for the programme as a whole. A consent
+// has a row under its id, which begins with "cns_", and a scope that was ever paused
+// one under its text.
+const whole = "programme"
 
-// ErrPaused is the error of a gate that is shut because the whole programme is
-// paused.
-var ErrPaused = fmt.Errorf("the programme is paused: %w", domain.ErrForbidden)
+// ErrPaused is the error of a gate that is shut because the programme is paused, as
+// a whole or in a scope of the task.
+var ErrPaused = fmt.Errorf("tasks like this one are paused: %w", domain.ErrForbidden)
 
-// A Gate makes revoking exact. A sender holds it open from its last look at the
-// consent to the last byte of the request; closing waits for those that hold it and
-// lets in no one new. So once Close has returned, no byte of a new task leaves.
+// A Gate makes revoking and pausing exact. A sender holds it open from its last look
+// at the consent to the last byte of the request; closing waits for those that hold
+// it and lets in no one new. So once Close has returned, no byte of a new task of
+// that consent leaves, and once Pause has, none of that scope.
+//
+// Every sender holds the row of the programme, whatever its task is. So a pause of any
+// scope can wait for them all at that one row, and nobody passes between the look at
+// what is paused and the sending: a row that is not there could not be held. Pausing
+// is rare, and those it does not concern wait for as long as it takes others to send.
 //
 // That rests on the database, which holds the locks: if it is lost while a sender
 // holds the gate, the sender knows only when it next asks, so it bounds its hold.
@@ -38,17 +47,18 @@ type Gate struct {
 // beyond the bound that a living sender keeps.
 const holdLimit = 6 * time.Second
 
-// Hold enters the gate for a task of a consent. The caller bounds it with a context
-// of five seconds, and calls release when the request is written. Until then
-// neither Close of this consent nor Pause returns.
+// Hold enters the gate for a task. The caller bounds it with a context of five
+// seconds, and calls release when the request is written. Until then neither Close of
+// its consent nor Pause returns.
 //
-// The error is of the kind [domain.ErrForbidden] if consent or programme are
-// closed, or the consent was never opened. While one of them is being closed it is
-// [domain.ErrUnavailable].
-func (g *Gate) Hold(ctx context.Context, consent string) (release func(), err error) {
-	tx, err := g.Pool.Begin(ctx)
+// The error is of the kind [domain.ErrForbidden] if the consent is closed or was never
+// opened, and [ErrPaused] if a scope of the task is paused. While something is being
+// closed it is [domain.ErrUnavailable].
+func (g *Gate) Hold(ctx context.Context, t programme.Task) (release func(), err error) {
+	// Each statement must see what was committed before it, whatever the server's default.
+	tx, err := g.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
-		return nil, fmt.Errorf("enter the gate of %s: %w", consent, unavailable(err))
+		return nil, fmt.Errorf("enter the gate of %s: %w", t.Consent, unavailable(err))
 	}
 	release = func() {
 		// The hold ends even if the caller's time has run out. If the rollback
@@ -57,17 +67,16 @@ func (g *Gate) Hold(ctx context.Context, consent string) (release func(), err er
 		defer cancel()
 		_ = tx.Rollback(ctx)
 	}
-	if err := lockForSending(ctx, tx, consent); err != nil {
+	if err := lockForSending(ctx, tx, t); err != nil {
 		release()
-		return nil, fmt.Errorf("enter the gate of %s: %w", consent, err)
+		return nil, fmt.Errorf("enter the gate of %s: %w", t.Consent, err)
 	}
 	return release, nil
 }
 
-func lockForSending(ctx context.Context, tx pgx.Tx, consent string) error {
-	keys := []string{programme, consent}
+func lockForSending(ctx context.Context, tx pgx.Tx, t programme.Task) error {
+	keys := []string{whole, t.Consent}
 	var closing bool
-	states := make(map[string]bool)
 	b := new(pgx.Batch)
 	b.Queue("select set_config('idle_in_transaction_session_timeout', $1, true)", milliseconds(holdLimit))
 	b.Queue("select exists (select from gate_closing where key = any($1) and until > clock_timestamp())", keys).
@@ -78,25 +87,46 @@ func lockForSending(ctx context.Context, tx pgx.Tx, consent string) error {
 	if closing { // heeded before the lock, so that the one who waits gets it
 		return fmt.Errorf("it is being closed: %w", domain.ErrUnavailable)
 	}
-	rows, err := tx.Query(ctx, "select key, open from gate where key = any($1) for share", keys)
-	if err != nil {
-		return unavailable(err)
-	}
-	var key string
-	var open bool
-	_, err = pgx.ForEachRow(rows, []any{&key, &open}, func() error {
-		states[key] = open
-		return nil
-	})
+	// The scopes are looked at by a statement of their own, behind the lock: one that
+	// waited for it would still see what was paused before it began to wait.
+	var held, paused []string
+	b = new(pgx.Batch)
+	b.Queue("select key from gate where key = any($1) and open for share", keys).Query(gather(&held))
+	b.Queue("select key from gate where key = any($1) and not open", rows(t.Scopes())).Query(gather(&paused))
+	err := tx.SendBatch(ctx, b).Close()
 	switch {
 	case err != nil:
 		return unavailable(err)
-	case !states[programme]:
+	case !slices.Contains(held, whole), len(paused) > 0:
 		return ErrPaused
-	case !states[consent]:
+	case !slices.Contains(held, t.Consent):
 		return fmt.Errorf("it is closed: %w", domain.ErrForbidden)
 	}
 	return nil
+}
+
+// gather reads a column of keys into list.
+func gather(list *[]string) func(pgx.Rows) error {
+	return func(r pgx.Rows) (err error) {
+		*list, err = pgx.CollectRows(r, pgx.RowTo[string])
+		return err
+	}
+}
+
+// row returns the key of the row of a scope.
+func row(s programme.Scope) string {
+	if s == programme.Everything {
+		return whole
+	}
+	return string(s)
+}
+
+func rows(scopes []programme.Scope) []string {
+	keys := make([]string, len(scopes))
+	for i, s := range scopes {
+		keys[i] = row(s)
+	}
+	return keys
 }
 
 // Open makes the row of a consent that has been granted. Opening twice is not an
@@ -122,39 +152,41 @@ func (g *Gate) Open(ctx context.Context, consent string) error {
 // [domain.ErrUnavailable] if a holder did not let go in time, and nothing has
 // changed; it is [domain.ErrNotFound] if the gate was never opened.
 func (g *Gate) Close(ctx context.Context, consent string, then func(context.Context) error) error {
-	if err := g.shut(ctx, consent); err != nil {
+	if err := g.shut(ctx, consent, consent); err != nil {
 		return fmt.Errorf("close the gate of %s: %w", consent, err)
 	}
 	return then(ctx)
 }
 
-// Pause closes the gate of the whole programme as Close does that of a consent.
-func (g *Gate) Pause(ctx context.Context, then func(context.Context) error) error {
+// Pause closes the gate to all tasks of a scope as Close does to those of a consent,
+// but not for good.
+func (g *Gate) Pause(ctx context.Context, scope programme.Scope, then func(context.Context) error) error {
 	done, err := g.switching(ctx)
 	if err != nil {
-		return fmt.Errorf("pause the programme: %w", err)
+		return fmt.Errorf("pause %s: %w", scope, err)
 	}
 	defer done()
-	if err := g.shut(ctx, programme); err != nil {
-		return fmt.Errorf("pause the programme: %w", err)
+	if err := g.shut(ctx, whole, row(scope)); err != nil {
+		return fmt.Errorf("pause %s: %w", scope, err)
 	}
 	return then(ctx)
 }
 
-// Resume calls then, which appends the event that says so, and opens the gate of the
-// programme. Consents that were closed stay closed.
-func (g *Gate) Resume(ctx context.Context, then func(context.Context) error) error {
+// Resume calls then, which appends the event that says so, and opens the gate to the
+// tasks of a scope. Other scopes that are paused stay so, and consents that were
+// closed stay closed.
+func (g *Gate) Resume(ctx context.Context, scope programme.Scope, then func(context.Context) error) error {
 	done, err := g.switching(ctx)
 	if err != nil {
-		return fmt.Errorf("resume the programme: %w", err)
+		return fmt.Errorf("resume %s: %w", scope, err)
 	}
 	defer done()
 	if err := then(ctx); err != nil {
 		return err
 	}
-	_, err = g.Pool.Exec(ctx, "update gate set open = true, closed_at = null where key = $1", programme)
+	_, err = g.Pool.Exec(ctx, "update gate set open = true, closed_at = null where key = $1", row(scope))
 	if err != nil {
-		return fmt.Errorf("resume the programme: %w", unavailable(err))
+		return fmt.Errorf("resume %s: %w", scope, unavailable(err))
 	}
 	return nil
 }
@@ -179,8 +211,9 @@ func (g *Gate) switching(ctx context.Context) (done func(), err error) {
 	return done, nil
 }
 
-// shut closes the row with the given key.
-func (g *Gate) shut(ctx context.Context, key string) error {
+// shut waits until no one holds the row with the key held, and then closes the one
+// with the given key, which it makes if need be.
+func (g *Gate) shut(ctx context.Context, held, key string) error {
 	patience := g.Patience
 	if patience == 0 {
 		patience = 10 * time.Second
@@ -190,7 +223,7 @@ func (g *Gate) shut(ctx context.Context, key string) error {
 	notice, err := g.Pool.Exec(ctx, `
 		insert into gate_closing (key, until)
 		select key, clock_timestamp() + $2::interval from gate where key = $1
-		on conflict (key) do update set until = greatest(gate_closing.until, excluded.until)`, key, patience)
+		on conflict (key) do update set until = greatest(gate_closing.until, excluded.until)`, held, patience)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -203,12 +236,14 @@ func (g *Gate) shut(ctx context.Context, key string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "select from gate where key = $1 for update", key); err != nil {
+		if _, err := tx.Exec(ctx, "select from gate where key = $1 for update", held); err != nil {
 			return err
 		}
 		b := new(pgx.Batch)
-		b.Queue("update gate set open = false, closed_at = now() where key = $1 and open", key)
-		b.Queue("delete from gate_closing where key = $1", key)
+		b.Queue(`
+			insert into gate (key, open, closed_at) values ($1, false, now())
+			on conflict (key) do update set open = false, closed_at = now() where gate.open`, key)
+		b.Queue("delete from gate_closing where key = $1", held)
 		return tx.SendBatch(ctx, b).Close()
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/programme"
 )
 
 // Whoever comes last, the gate and what is on record say the same.
@@ -27,18 +28,18 @@ func TestPauseAndResumeAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
-				if err := g.Pause(t.Context(), record(true)); err != nil {
+				if err := g.Pause(t.Context(), programme.Everything, record(true)); err != nil {
 					t.Error(err)
 				}
 			})
 			wg.Go(func() {
-				if err := g.Resume(t.Context(), record(false)); err != nil {
+				if err := g.Resume(t.Context(), programme.Everything, record(false)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		release, err := g.Hold(t.Context(), "cns_a")
+		release, err := g.Hold(t.Context(), taskOf("cns_a"))
 		if err == nil {
 			release()
 		}

@@ -1,5 +1,6 @@
 // Package tables keeps what lives beside the log in PostgreSQL and may change: the
-// gate that sending passes through, the bodies that events commit to, and leases.
+// gate that sending passes through, the bodies that events commit to, leases, and
+// what keeps callers and hosts from being overrun.
 // The tables are made by package migrations; the pools are those of its Connect.
 //
 // Nothing here is a source of truth about the programme. That is the log alone.

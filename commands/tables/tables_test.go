@@ -13,10 +13,16 @@ import (
 
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/migrations/pgtest"
 )
 
 func nothing(context.Context) error { return nil }
+
+// taskOf returns a task under a consent.
+func taskOf(consent string) programme.Task {
+	return programme.Task{Consent: consent, Host: "agent.example:443", Template: "unit.convert", Identity: 3}
+}
 
 // open returns a gate with one open consent, "cns_a".
 func open(t *testing.T) (*tables.Gate, *pgxpool.Pool) {
@@ -33,7 +39,7 @@ func TestGate(t *testing.T) {
 	t.Parallel()
 	g, _ := open(t)
 	hold := func(consent string) error {
-		release, err := g.Hold(t.Context(), consent)
+		release, err := g.Hold(t.Context(), taskOf(consent))
 		if err == nil {
 			release()
 			release() // once more is harmless
@@ -50,20 +56,20 @@ func TestGate(t *testing.T) {
 		t.Errorf("Open again: %v", err)
 	}
 
-	if err := g.Pause(t.Context(), nothing); err != nil {
+	if err := g.Pause(t.Context(), programme.Everything, nothing); err != nil {
 		t.Errorf("Pause: %v", err)
 	}
 	if err := hold("cns_a"); !errors.Is(err, domain.ErrForbidden) {
 		t.Errorf("Hold while paused: %v, want ErrForbidden", err)
 	}
 	failure := errors.New("not appended")
-	if err := g.Resume(t.Context(), func(context.Context) error { return failure }); !errors.Is(err, failure) {
+	if err := g.Resume(t.Context(), programme.Everything, func(context.Context) error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("Resume: %v, want the error of then", err)
 	}
 	if err := hold("cns_a"); !errors.Is(err, domain.ErrForbidden) {
 		t.Errorf("Hold after a failed Resume: %v, want ErrForbidden", err)
 	}
-	if err := g.Resume(t.Context(), nothing); err != nil {
+	if err := g.Resume(t.Context(), programme.Everything, nothing); err != nil {
 		t.Errorf("Resume: %v", err)
 	}
 	if err := hold("cns_a"); err != nil {
@@ -95,11 +101,11 @@ func TestGate(t *testing.T) {
 func TestCloseWaitsForHolders(t *testing.T) {
 	t.Parallel()
 	g, _ := open(t)
-	first, err := g.Hold(t.Context(), "cns_a")
+	first, err := g.Hold(t.Context(), taskOf("cns_a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := g.Hold(t.Context(), "cns_a") // senders do not hinder each other
+	second, err := g.Hold(t.Context(), taskOf("cns_a")) // senders do not hinder each other
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +127,7 @@ func TestCloseLosesPatience(t *testing.T) {
 	t.Parallel()
 	g, _ := open(t)
 	g.Patience = 100 * time.Millisecond
-	release, err := g.Hold(t.Context(), "cns_a")
+	release, err := g.Hold(t.Context(), taskOf("cns_a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +138,12 @@ func TestCloseLosesPatience(t *testing.T) {
 	if err := g.Close(t.Context(), "cns_a", then); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("Close: %v, want ErrUnavailable", err)
 	}
-	if err := g.Pause(t.Context(), then); !errors.Is(err, domain.ErrUnavailable) {
+	if err := g.Pause(t.Context(), programme.Everything, then); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("Pause: %v, want ErrUnavailable", err)
 	}
 	release()
 	for { // once the notice has lapsed
-		release, err = g.Hold(t.Context(), "cns_a")
+		release, err = g.Hold(t.Context(), taskOf("cns_a"))
 		if err == nil {
 			release()
 			break
@@ -164,7 +170,7 @@ func TestPauseIsNotStarved(t *testing.T) {
 					return
 				default:
 				}
-				if release, err := g.Hold(t.Context(), "cns_a"); err == nil {
+				if release, err := g.Hold(t.Context(), taskOf("cns_a")); err == nil {
 					time.Sleep(60 * time.Millisecond)
 					release()
 				}
@@ -172,7 +178,7 @@ func TestPauseIsNotStarved(t *testing.T) {
 		})
 	}
 	time.Sleep(100 * time.Millisecond)
-	if err := g.Pause(t.Context(), nothing); err != nil {
+	if err := g.Pause(t.Context(), programme.Everything, nothing); err != nil {
 		t.Errorf("Pause amid senders: %v", err)
 	}
 	close(stop)
@@ -191,7 +197,7 @@ func TestNothingIsSentAfterClose(t *testing.T) {
 		gate := []*tables.Gate{g, other}[i%2]
 		senders.Go(func() {
 			for {
-				release, err := gate.Hold(t.Context(), "cns_a")
+				release, err := gate.Hold(t.Context(), taskOf("cns_a"))
 				switch {
 				case errors.Is(err, domain.ErrForbidden):
 					return
@@ -226,7 +232,7 @@ func TestHoldEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	g, _ := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	release, err := g.Hold(ctx, "cns_a")
+	release, err := g.Hold(ctx, taskOf("cns_a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +241,7 @@ func TestHoldEndsWithItsContext(t *testing.T) {
 	if err := g.Close(t.Context(), "cns_a", nothing); err != nil {
 		t.Errorf("Close after a release with a dead context: %v", err)
 	}
-	if _, err := g.Hold(ctx, "cns_a"); !errors.Is(err, context.Canceled) {
+	if _, err := g.Hold(ctx, taskOf("cns_a")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Hold with a dead context: %v, want context.Canceled", err)
 	}
 }
@@ -326,12 +332,12 @@ func TestUnavailable(t *testing.T) {
 	}
 	t.Cleanup(away.Close)
 	g, b, l := &tables.Gate{Pool: away}, &tables.Bodies{Pool: away}, &tables.Leases{Pool: away}
-	_, holdErr := g.Hold(t.Context(), "cns_a")
+	_, holdErr := g.Hold(t.Context(), taskOf("cns_a"))
 	_, _, getErr := b.Get(t.Context(), "k")
 	_, leaseErr := l.TryAcquire(t.Context(), "n", "h", time.Minute)
 	for name, err := range map[string]error{
 		"Hold": holdErr, "Open": g.Open(t.Context(), "cns_a"), "Close": g.Close(t.Context(), "cns_a", nothing),
-		"Pause": g.Pause(t.Context(), nothing), "Resume": g.Resume(t.Context(), nothing),
+		"Pause": g.Pause(t.Context(), programme.Everything, nothing), "Resume": g.Resume(t.Context(), programme.Everything, nothing),
 		"Put": b.Put(t.Context(), "k", nil, nil), "Get": getErr, "Delete": b.Delete(t.Context(), "k"),
 		"TryAcquire": leaseErr, "Release": l.Release(t.Context(), "n", "h"),
 	} {

@@ -3,9 +3,11 @@ package tables_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/programme"
 )
 
 // An ear accepts connections, answers nothing, and counts the bytes that arrive.
@@ -65,9 +68,13 @@ func listen(t *testing.T) *ear {
 func TestNoByteLeavesAfterClosing(t *testing.T) {
 	t.Parallel()
 	type closing func(*tables.Gate, context.Context) error
+	resumed := map[string]programme.Scope{"paused": programme.Everything, "its host paused": programme.OfHost(taskOf("cns_a").Host)}
 	for name, shut := range map[string]closing{
 		"revoked": func(g *tables.Gate, ctx context.Context) error { return g.Close(ctx, "cns_a", nothing) },
-		"paused":  func(g *tables.Gate, ctx context.Context) error { return g.Pause(ctx, nothing) },
+		"paused":  func(g *tables.Gate, ctx context.Context) error { return g.Pause(ctx, programme.Everything, nothing) },
+		"its host paused": func(g *tables.Gate, ctx context.Context) error {
+			return g.Pause(ctx, programme.OfHost(taskOf("cns_a").Host), nothing)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +92,7 @@ func TestNoByteLeavesAfterClosing(t *testing.T) {
 						default:
 						}
 						line := world.Line(t.Context(), agents.As(identity.Pool()[0]), func(ctx context.Context) (func(), error) {
-							return g.Hold(ctx, "cns_a")
+							return g.Hold(ctx, taskOf("cns_a"))
 						})
 						_, err := line.Get(t.Context(), "http://"+e.Addr().String()+"/", http.Header{}, 1024)
 						line.Close()
@@ -115,8 +122,8 @@ func TestNoByteLeavesAfterClosing(t *testing.T) {
 			if e.calls.Load() == calls {
 				t.Error("nobody tried any more, which proves nothing")
 			}
-			if name == "paused" {
-				if err := g.Resume(t.Context(), nothing); err != nil {
+			if scope := resumed[name]; scope != "" {
+				if err := g.Resume(t.Context(), scope, nothing); err != nil {
 					t.Fatal(err)
 				}
 				for e.heard.Load() == before {
@@ -127,4 +134,88 @@ func TestNoByteLeavesAfterClosing(t *testing.T) {
 			wg.Wait()
 		})
 	}
+}
+
+// The same a thousand times, for consents that are revoked while others go on.
+func TestNoByteLeavesAfterRevoking(t *testing.T) {
+	t.Parallel()
+	const rounds, atOnce, senders = 1000, 50, 3
+	g, _ := open(t)
+	world := agents.Loopback(time.Now, nil)
+	for first := 0; first < rounds; first += atOnce {
+		var revoking, sending sync.WaitGroup
+		stop := make(chan struct{})
+		ears := make([]*ear, atOnce)
+		for i := range ears {
+			consent := fmt.Sprint("cns_", first+i)
+			if err := g.Open(t.Context(), consent); err != nil {
+				t.Fatal(err)
+			}
+			e := listen(t)
+			ears[i] = e
+			for range senders {
+				sending.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						line := world.Line(t.Context(), agents.As(identity.Pool()[0]), func(ctx context.Context) (func(), error) {
+							return g.Hold(ctx, taskOf(consent))
+						})
+						_, err := line.Get(t.Context(), "http://"+e.Addr().String()+"/", http.Header{}, 1024)
+						line.Close()
+						if err != nil && !errors.Is(err, domain.ErrForbidden) && !errors.Is(err, domain.ErrUnavailable) {
+							t.Errorf("send: %v", err)
+							return
+						}
+					}
+				})
+			}
+			revoking.Go(func() {
+				for deadline := time.Now().Add(time.Minute); e.heard.Load() == 0 && time.Now().Before(deadline); {
+					time.Sleep(time.Duration(1+i%7) * time.Millisecond) // in the midst of it, not before
+				}
+				if err := g.Close(t.Context(), consent, nothing); err != nil {
+					t.Errorf("revoke: %v", err)
+				}
+			})
+		}
+		revoking.Wait()
+		heard, calls := settle(ears)
+		time.Sleep(100 * time.Millisecond)
+		again, later := settle(ears)
+		for i := range ears {
+			if heard[i] == 0 || heard[i] != again[i] {
+				t.Errorf("round %d: %d bytes came before revoking and %d after, want some and none", first+i, heard[i], again[i]-heard[i])
+			}
+		}
+		if calls == later {
+			t.Errorf("rounds %d to %d: nobody tried any more, which proves nothing", first, first+atOnce-1)
+		}
+		close(stop)
+		sending.Wait()
+		for _, e := range ears {
+			_ = e.Close()
+		}
+	}
+}
+
+// settle waits until what was sent has arrived, and returns how many bytes each ear
+// has heard, and how many connections there were to all.
+func settle(ears []*ear) (heard []int64, calls int64) {
+	for range 100 {
+		before := heard
+		heard, calls = nil, 0
+		for _, e := range ears {
+			heard = append(heard, e.heard.Load())
+			calls += e.calls.Load()
+		}
+		if slices.Equal(before, heard) {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return heard, calls
 }

@@ -19,6 +19,7 @@ import (
 type hosts struct {
 	at      time.Time            // of the last check
 	good    map[string]time.Time // by endpoint: when it was last proven
+	how     map[string]consent.ProofMethod
 	failing map[string]time.Time // by endpoint: since when its host cannot be asked
 }
 
@@ -32,15 +33,16 @@ type seen struct {
 func surfaceKey(h domain.Hash) string { return "surface/" + h.String() }
 
 // observe asks for the host proofs and surfaces of a consent's endpoints: once
-// in every hour, whatever is planned, as an agent that is looked at before each
-// task would know when one comes; and at once for a consent that was never looked
-// at.
+// in every interval, whatever is planned, as an agent that is looked at before each
+// task would know when one comes; and at once for a consent that this worker has
+// never looked at. Several workers look by themselves, and what hosts said lately
+// answers for all of them.
 func (w *Worker) observe(ctx context.Context, c *Consent, now time.Time) error {
 	id := c.Granted.Consent
 	w.mu.Lock()
 	last := w.checks[id]
 	w.mu.Unlock()
-	if now.Truncate(observeEvery).Equal(last.at.Truncate(observeEvery)) {
+	if now.Truncate(w.every()).Equal(last.at.Truncate(w.every())) {
 		return nil
 	}
 	p := c.Granted.Payload
@@ -56,6 +58,14 @@ func (w *Worker) observe(ctx context.Context, c *Consent, now time.Time) error {
 		}
 	}
 	return w.Work.CatchUp(ctx)
+}
+
+// every is the interval at which hosts are looked at.
+func (w *Worker) every() time.Duration {
+	if w.CheckEvery > 0 {
+		return min(w.CheckEvery, 24*time.Hour)
+	}
+	return observeEvery
 }
 
 func (w *Worker) checkHosts(ctx context.Context, c *Consent, now time.Time) error {
@@ -86,21 +96,22 @@ func (w *Worker) checkHosts(ctx context.Context, c *Consent, now time.Time) erro
 
 // weigh keeps when each endpoint was last proven. A host that cannot be asked
 // keeps what it had for as long as a proof lives, for a fault of the network is
-// no word of the owner's; nothing is sent on a proof that is older.
+// no word of the owner's; nothing is sent on a proof that is older. An identity that
+// was withdrawn is a word, and its endpoint keeps nothing.
 func (w *Worker) weigh(c *Consent, proofs []consent.Proof, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := w.checks[c.Granted.Consent]
 	if h.good == nil {
-		h.good, h.failing = make(map[string]time.Time), make(map[string]time.Time)
+		h.good, h.failing, h.how = make(map[string]time.Time), make(map[string]time.Time), make(map[string]consent.ProofMethod)
 	}
 	for i := range proofs {
 		id := consent.EndpointID(i)
 		switch {
 		case proofs[i].Method != "":
-			h.good[id] = now
+			h.good[id], h.how[id] = now, proofs[i].Method
 			delete(h.failing, id)
-		case proofs[i].Unknown && c.Proven[id]:
+		case proofs[i].Unknown && c.Proven[id] && h.how[id] != consent.ByIdentity:
 			if h.failing[id].IsZero() {
 				h.failing[id] = now
 			}
@@ -153,7 +164,7 @@ func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s 
 // foresee, or an agent would know us by it.
 func (w *Worker) observer(consentID string, endpoint int, now time.Time) agents.Sender {
 	hour := uint64(now.Unix() / int64(observeEvery/time.Second)) //nolint:gosec // after 1970
-	key := domain.MAC(w.Service.Secret, domain.NewEnc("karatum/mystery/observer/v1").Str(consentID).U64(hour))
+	key := domain.MAC(w.Service.Secrets.Current(), domain.NewEnc("karatum/mystery/observer/v1").Str(consentID).U64(hour))
 	pool := identity.Pool()
 	return agents.As(pool[plan.U(key, fmt.Sprintf("endpoint:%d", endpoint), uint64(len(pool)))])
 }

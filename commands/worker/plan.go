@@ -121,9 +121,15 @@ func (w *Worker) newDraft(ctx context.Context, g consent.Granted, plans []Plan, 
 	return d, nil
 }
 
-// secret returns the day secret, which only both parties' parts give.
-func (w *Worker) secret(g consent.Granted, day uint32) domain.Hash {
-	return plan.DaySecret(plan.Key(w.Service.Secret, g.Payload.Nonce, day), g.Entropy())
+// secret returns the day secret, which only both parties' parts give. It returns
+// an error matching [domain.ErrUnavailable] if the operator's part, which the
+// consent names, is not at hand.
+func (w *Worker) secret(g consent.Granted, day uint32) (domain.Hash, error) {
+	ours, err := w.Service.Secrets.ByKey(g.Payload.OperatorKey)
+	if err != nil {
+		return domain.Hash{}, err
+	}
+	return plan.DaySecret(plan.Key(ours, g.Payload.Nonce, day), g.Entropy()), nil
 }
 
 // tasksBefore returns the tasks of the six days before day, summed over all
@@ -167,12 +173,16 @@ func (w *Worker) day(ctx context.Context, g consent.Granted, plans []Plan, day u
 	if ok {
 		return d, nil
 	}
+	secret, err := w.secret(g, day)
+	if err != nil {
+		return nil, err
+	}
 	kept, err := w.draft(ctx, g, plans, day)
 	if err != nil {
 		return nil, err
 	}
 	d = &planned{draft: kept}
-	if d.Day, err = plan.Compute(g.Consent, day, w.secret(g, day), kept.Limit, kept.Eligible, kept.Entries); err != nil {
+	if d.Day, err = plan.Compute(g.Consent, day, secret, kept.Limit, kept.Eligible, kept.Entries); err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(plans, func(p Plan) bool { return p.Consent == g.Consent && p.Day == day })

@@ -14,11 +14,12 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
 
-func replyKey(shopID string) string { return "reply/" + shopID }
+func replyKey(shopID string) string { return shop.ReplyKey(shopID) }
 
 // launch sends a task; with Async it does so beside the cycle, which must not wait
 // for an agent: when things happen in public would then tell who was asked.
@@ -58,18 +59,24 @@ func (w *Worker) isFlying(id string) bool {
 // may not leave now, and nothing was sent.
 func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id string) (Slot, error) {
 	ep := endpoint(v.Granted.Payload, s.Choice.Endpoint)
-	asked := s.Task.Ask.Hash()
-	filled, err := w.fill(ctx, &s.Task)
+	host, err := agents.HostOf(ep.URL)
 	if err != nil {
-		w.Log.WarnContext(ctx, "a chain cannot be read", "shop", id, "error", err)
-		return w.block(ctx, id)
+		return Slot{}, err
 	}
-	a := &attempt{w: w, consent: d.Consent, shop: id, sendAt: time.Unix(s.SendAt, 0), sent: shop.Sent{
-		Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template,
-		TemplateVersion: s.Choice.Version, Ask: asked, Filled: filled,
-	}}
+	a := &attempt{
+		w: w, shop: id, sendAt: time.Unix(s.SendAt, 0),
+		task: programme.Task{Consent: d.Consent, Host: host, Template: s.Choice.Template, Identity: s.Identity},
+		sent: shop.Sent{
+			Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template,
+			TemplateVersion: s.Choice.Version, Ask: s.Task.Ask.Hash(),
+		},
+	}
 	if err := a.ask(ctx); err != nil {
 		return Slot{}, err // before anything is dialled
+	}
+	if a.sent.Filled, err = w.fill(ctx, &s.Task); err != nil {
+		w.Log.WarnContext(ctx, "a chain cannot be read", "shop", id, "error", err)
+		return w.block(ctx, id)
 	}
 	reply, err := w.Field.Ask(ctx, ep.Kind, agents.Call{
 		Target:   d.Targets[s.Choice.Endpoint],
@@ -101,13 +108,13 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 
 // An attempt is one try to send a task, and its [agents.Gate].
 type attempt struct {
-	w       *Worker
-	consent string
-	shop    string
-	sendAt  time.Time
-	sent    shop.Sent
-	at      time.Time // when shop.sent was appended
-	waits   bool      // the task may not leave now
+	w      *Worker
+	task   programme.Task // as a pause sees it
+	shop   string
+	sendAt time.Time
+	sent   shop.Sent
+	at     time.Time // when shop.sent was appended
+	waits  bool      // the task may not leave now
 }
 
 // mayLeave returns errWait if the window of the task is over or its host proof is
@@ -117,7 +124,7 @@ func (a *attempt) mayLeave() error {
 	switch {
 	case now.After(a.sendAt.Add(sendWindow)):
 		return a.wait(shop.OperatorLate)
-	case !a.w.fresh(a.consent, a.sent.Endpoint, now):
+	case !a.w.fresh(a.task.Consent, a.sent.Endpoint, now):
 		return a.wait(shop.ProofStale)
 	}
 	return nil
@@ -150,15 +157,26 @@ func (a *attempt) ask(ctx context.Context) error {
 		return errWait
 	}
 	letGo, err := a.hold(ctx)
-	if err == nil {
-		letGo()
+	if err != nil {
+		return err
+	}
+	letGo()
+	return a.turn(ctx, a.w.Now())
+}
+
+// turn takes the task's turn at its host, which has so many a day. One that was taken
+// counts even if the task does not leave after all.
+func (a *attempt) turn(ctx context.Context, now time.Time) error {
+	ok, err := a.w.Turns.Take(ctx, a.task.Host, domain.DayOf(now), a.shop)
+	if err == nil && !ok {
+		err = a.wait(shop.HostBusy)
 	}
 	return err
 }
 
 // hold enters the gate.
 func (a *attempt) hold(ctx context.Context) (release func(), err error) {
-	release, err = a.w.Gate.Hold(ctx, a.consent)
+	release, err = a.w.Gate.Hold(ctx, a.task)
 	switch {
 	case errors.Is(err, tables.ErrPaused):
 		err = errors.Join(err, a.wait(shop.Paused))
@@ -181,16 +199,25 @@ func (a *attempt) gate(ctx context.Context) (release func(), err error) {
 	if err != nil || !a.at.IsZero() {
 		return letGo, err
 	}
-	m, err := a.w.onceMeta()
-	if err == nil {
-		now := a.w.Now()
-		if err = a.w.Service.Shop(ctx, m, a.shop, shop.Send(a.sent)); err == nil {
-			a.at = now
-			return letGo, nil
-		}
+	now := a.w.Now()
+	if err := a.leave(ctx, now); err != nil {
+		letGo()
+		return nil, err
 	}
-	letGo()
-	return nil, err
+	a.at = now
+	return letGo, nil
+}
+
+// leave puts on record that the task leaves now.
+func (a *attempt) leave(ctx context.Context, now time.Time) error {
+	if err := a.turn(ctx, now); err != nil {
+		return err // the day has changed since it asked
+	}
+	m, err := a.w.onceMeta()
+	if err != nil {
+		return err
+	}
+	return a.w.Service.Shop(ctx, m, a.shop, shop.Send(a.sent))
 }
 
 // record commits to a reply before anything looks at it, then marks it.

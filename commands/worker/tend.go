@@ -187,7 +187,7 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 		case shop.StateJudged, shop.StateMissed, shop.StateCancelled:
 			due = revealAt(v, s, slot)
 			step = func() (Slot, error) { return w.reveal(ctx, v, d, s, id) }
-		case shop.StateRevealed:
+		case shop.StateRevealed, shop.StateErased:
 			return time.Time{}, nil
 		case shop.StateNone:
 			return time.Time{}, fmt.Errorf("shop %s is not committed", id)
@@ -303,10 +303,14 @@ func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, i
 // open publishes the key of a day and compares.
 func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
 	p := v.Granted.Payload
+	secret, err := w.Service.Secrets.ByKey(p.OperatorKey)
+	if err != nil {
+		return err
+	}
 	opened := plan.Opened{
 		Consent: d.Consent, Day: d.Day.Day, Planned: q.Sealed,
-		Key:  plan.Key(w.Service.Secret, p.Nonce, d.Day.Day),
-		Path: plan.KeyPath(w.Service.Secret, p.Nonce, p.FirstDay, p.ValidityDays, d.Day.Day),
+		Key:  plan.Key(secret, p.Nonce, d.Day.Day),
+		Path: plan.KeyPath(secret, p.Nonce, p.FirstDay, p.ValidityDays, d.Day.Day),
 		Cap:  d.Cap, Count: d.Count,
 		Eligible: d.Eligible, Surfaces: d.Surfaces, Notes: d.Notes,
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
@@ -37,6 +38,7 @@ type Worker struct {
 	Work     Work
 	Field    Field
 	Gate     Gate
+	Turns    Turns
 	Bodies   Bodies
 	Leases   Leases           // nil: no other worker shares the ledger
 	Chain    Chain            // nil: no chain can be read
@@ -48,8 +50,14 @@ type Worker struct {
 	Async    bool             // send beside the cycle; without, Step waits for each answer
 	Log      *slog.Logger
 
+	// CheckEvery is the interval at which host proofs and surfaces are read: an hour
+	// if zero, and a day at most. Beyond two hours tasks are missed, for nothing is
+	// sent on an older proof.
+	CheckEvery time.Duration
+
 	mu     sync.Mutex
 	checks map[string]hosts             // by consent
+	fit    map[string]time.Time         // by consent: when its agent was last looked at
 	days   map[dayKey]*planned          // what is sealed and not opened yet
 	waits  map[string]shop.MissedReason // by shop: why it was not sent when it was due
 	flying map[string]bool              // shops that are being sent, with Async
@@ -154,7 +162,13 @@ type Chain interface {
 // A Gate lets tasks pass while the consent and the programme do. Hold returns
 // [tables.ErrPaused] or another [domain.ErrForbidden] if they do not.
 type Gate interface {
-	Hold(ctx context.Context, consentID string) (release func(), err error)
+	Hold(ctx context.Context, t programme.Task) (release func(), err error)
+}
+
+// Turns bounds how many tasks a host is sent on a day, over all consents and
+// workers. Take reports whether a task may go there; asking again changes nothing.
+type Turns interface {
+	Take(ctx context.Context, host string, day uint32, shop string) (bool, error)
 }
 
 // Leases keep several workers from doing the same work. They save work; what keeps
@@ -222,6 +236,9 @@ func (w *Worker) Step(ctx context.Context) (next time.Time, err error) {
 	}
 	now := w.Now()
 	next = nextHour(now)
+	if check := now.Truncate(w.every()).Add(w.every()); check.Before(next) {
+		next = check
+	}
 	var mu sync.Mutex
 	var errs []error
 	limit := make(chan struct{}, max(w.Parallel, 1))
@@ -274,10 +291,8 @@ func (w *Worker) name() string {
 
 // serve does what is due for one consent.
 func (w *Worker) serve(ctx context.Context, c Consent, now time.Time) (next time.Time, err error) {
-	if over, err := w.expire(ctx, &c, now); err != nil {
+	if err := w.expire(ctx, &c, now); err != nil {
 		return time.Time{}, err
-	} else if over {
-		w.Log.InfoContext(ctx, "a consent has expired", "consent", c.Granted.Consent)
 	}
 	var errs []error // what cannot be observed or planned keeps nothing else waiting
 	if c.OverAt.IsZero() {
@@ -287,19 +302,84 @@ func (w *Worker) serve(ctx context.Context, c Consent, now time.Time) (next time
 	return next, errors.Join(append(errs, err)...)
 }
 
-// expire ends a consent whose last day is over.
-func (w *Worker) expire(ctx context.Context, c *Consent, now time.Time) (bool, error) {
+// expire ends a consent whose last day is over, or whose agent changed hands or
+// lost its last certificate.
+func (w *Worker) expire(ctx context.Context, c *Consent, now time.Time) error {
 	p := c.Granted.Payload
 	end := domain.DayStart(p.LastDay + 1)
-	if !c.OverAt.IsZero() || now.Before(end) {
-		return false, nil
+	switch {
+	case !c.OverAt.IsZero():
+		return nil
+	case now.Before(end):
+		return w.endIfUnfit(ctx, c, now)
 	}
 	m := meta("expire/" + c.Granted.Consent)
 	if err := w.Service.Consent(ctx, m, p.Agent, consent.End{Consent: c.Granted.Consent, Reason: consent.Expired}); err != nil {
-		return false, err
+		return err
 	}
 	c.OverAt = end
-	return true, nil
+	w.Log.InfoContext(ctx, "a consent has expired", "consent", c.Granted.Consent)
+	return nil
+}
+
+// endIfUnfit looks once in every hour at the agent of a consent. What the operator
+// records ends a consent at once; here that is made good after a crash in between,
+// and the registry of an ERC-8004 agent is asked who owns it. A chain that cannot
+// be read changes nothing.
+func (w *Worker) endIfUnfit(ctx context.Context, c *Consent, now time.Time) error {
+	id, ref := c.Granted.Consent, c.Granted.Payload.Agent
+	w.mu.Lock()
+	last := w.fit[id]
+	w.mu.Unlock()
+	if now.Truncate(observeEvery).Equal(last.Truncate(observeEvery)) {
+		return nil
+	}
+	if err := w.checkOwner(ctx, ref); err != nil {
+		return err
+	}
+	m, err := w.onceMeta()
+	if err != nil {
+		return err
+	}
+	if err := w.Service.EndIfUnfit(ctx, m, ref); err != nil {
+		return err
+	}
+	switch active, err := w.Service.ActiveConsent(ctx, ref); {
+	case err != nil && !errors.Is(err, domain.ErrNotFound):
+		return err
+	case err != nil, active.Consent != id:
+		c.OverAt = w.Now()
+		w.Log.InfoContext(ctx, "a consent is over", "consent", id)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fit == nil {
+		w.fit = make(map[string]time.Time)
+	}
+	w.fit[id] = now
+	return nil
+}
+
+// checkOwner records who owns an ERC-8004 agent, if its registry names somebody
+// else than before.
+func (w *Worker) checkOwner(ctx context.Context, ref agent.Ref) error {
+	if _, ok := ref.Token(); !ok {
+		return nil
+	}
+	known, err := w.Service.KnownAgent(ctx, ref)
+	if err != nil {
+		return err
+	}
+	owned, err := w.Service.Ownership(ctx, known)
+	if err != nil {
+		w.Log.WarnContext(ctx, "the owner of an agent cannot be read and is taken to be the one it was", "agent", ref, "error", err)
+		return nil
+	}
+	m, err := w.onceMeta()
+	if err != nil {
+		return err
+	}
+	return w.Service.Agent(ctx, m, ref, commands.NewOwner(owned))
 }
 
 // meta returns the meta of a command that anybody may repeat: its id follows from

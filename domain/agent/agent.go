@@ -20,6 +20,7 @@ var Events = []domain.Entry{
 	domain.Current[Registered](domain.Public),
 	domain.Current[IdentityVerified](domain.Public),
 	domain.Current[IdentityWithdrawn](domain.Public),
+	domain.Current[OwnerChanged](domain.Public),
 	domain.Current[CertificateRecorded](domain.Public),
 	domain.Current[CertificateWithdrawn](domain.Public),
 	domain.Current[SurfaceObserved](domain.Public),
@@ -42,6 +43,16 @@ type Registered struct {
 	Agent  Ref            `json:"agent"`
 	Wallet eip191.Address `json:"wallet"`
 	Demo   bool           `json:"demo"`
+	At     Block          `json:"at,omitzero"` // where an ERC-8004 agent was looked up
+}
+
+// OwnerChanged means that the agent belongs to another wallet now: To is zero if
+// it belongs to nobody any more. A consent of the owner before ends with it.
+type OwnerChanged struct {
+	From   eip191.Address `json:"from"`
+	To     eip191.Address `json:"to"`
+	Reason string         `json:"reason"`
+	At     Block          `json:"at,omitzero"` // where it was seen of an ERC-8004 agent
 }
 
 // IdentityVerified means that the URL was shown to be the agent's own: as an
@@ -86,6 +97,9 @@ func (IdentityVerified) EventType() domain.Type { return "agent.identity_verifie
 func (IdentityWithdrawn) EventType() domain.Type { return "agent.identity_withdrawn.v1" }
 
 // EventType implements [domain.Event].
+func (OwnerChanged) EventType() domain.Type { return "agent.owner_changed.v1" }
+
+// EventType implements [domain.Event].
 func (CertificateRecorded) EventType() domain.Type { return "agent.certificate_recorded.v1" }
 
 // EventType implements [domain.Event].
@@ -97,6 +111,7 @@ func (SurfaceObserved) EventType() domain.Type { return "agent.surface_observed.
 func (Registered) agentEvent()           {}
 func (IdentityVerified) agentEvent()     {}
 func (IdentityWithdrawn) agentEvent()    {}
+func (OwnerChanged) agentEvent()         {}
 func (CertificateRecorded) agentEvent()  {}
 func (CertificateWithdrawn) agentEvent() {}
 func (SurfaceObserved) agentEvent()      {}
@@ -111,6 +126,14 @@ type Register struct {
 	Agent  Ref
 	Wallet eip191.Address
 	Demo   bool
+	At     Block
+}
+
+// ChangeOwner asks to record that the agent belongs to another wallet.
+type ChangeOwner struct {
+	To     eip191.Address
+	Reason string
+	At     Block
 }
 
 // VerifyIdentity asks to record that a URL is the agent's own.
@@ -135,6 +158,7 @@ type ObserveSurface struct {
 func (Register) agentCommand()            {}
 func (VerifyIdentity) agentCommand()      {}
 func (WithdrawIdentity) agentCommand()    {}
+func (ChangeOwner) agentCommand()         {}
 func (RecordCertificate) agentCommand()   {}
 func (WithdrawCertificate) agentCommand() {}
 func (ObserveSurface) agentCommand()      {}
@@ -149,6 +173,10 @@ type State struct {
 	Certificates map[string]bool // certificates in force
 	Surfaces     map[Endpoint]domain.Hash
 }
+
+// Certified reports whether the agent may be shopped for its certificate's sake:
+// it holds one, or is there to be looked at.
+func (s State) Certified() bool { return s.Demo || len(s.Certificates) > 0 }
 
 // An Endpoint is where a surface is seen: one URL may speak several protocols.
 type Endpoint struct {
@@ -182,6 +210,11 @@ func decide(s State, c Command) ([]Event, error) {
 			return nil, fmt.Errorf("%s is not a verified identity of this agent: %w", c.URL, domain.ErrNotFound)
 		}
 		return []Event{IdentityWithdrawn(c)}, nil
+	case ChangeOwner:
+		if s.Wallet == c.To {
+			return nil, nil
+		}
+		return []Event{OwnerChanged{From: s.Wallet, To: c.To, Reason: c.Reason, At: c.At}}, nil
 	case RecordCertificate:
 		if s.Certificates[c.Certificate] {
 			return nil, nil
@@ -212,6 +245,8 @@ func evolve(s State, e Event) State {
 		s.Identities[e.URL] = true
 	case IdentityWithdrawn:
 		delete(s.Identities, e.URL)
+	case OwnerChanged:
+		s.Wallet = e.To
 	case CertificateRecorded:
 		s.Certificates[e.Certificate] = true
 	case CertificateWithdrawn:

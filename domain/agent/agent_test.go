@@ -22,6 +22,7 @@ func TestDecide(t *testing.T) {
 	registered := agent.Registered{Agent: ref, Wallet: wallet}
 	verified := agent.IdentityVerified{URL: home}
 	withdrawn := agent.IdentityWithdrawn{URL: home, Reason: "the domain was sold"}
+	sold := agent.OwnerChanged{From: wallet, To: eip191.Address{2}, Reason: "sold"}
 	certified := agent.CertificateRecorded{Certificate: "cert_7"}
 	void := agent.CertificateWithdrawn{Certificate: "cert_7", Reason: "issued in error"}
 	seen := agent.SurfaceObserved{Kind: task.A2A, URL: home, Surface: domain.Hash{1}}
@@ -61,6 +62,19 @@ func TestDecide(t *testing.T) {
 			When: agent.WithdrawIdentity(withdrawn), Err: domain.ErrNotFound,
 		},
 		{Name: "withdraw identity of nobody", When: agent.WithdrawIdentity(withdrawn), Err: domain.ErrNotFound},
+
+		{Name: "change owner", Given: events{registered}, When: agent.ChangeOwner{To: eip191.Address{2}, Reason: "sold"}, Then: events{sold}},
+		{Name: "change owner to the same", Given: events{registered}, When: agent.ChangeOwner{To: wallet, Reason: "sold"}},
+		{Name: "change owner twice", Given: events{registered, sold}, When: agent.ChangeOwner{To: eip191.Address{2}, Reason: "sold"}},
+		{
+			Name: "change owner back", Given: events{registered, sold}, When: agent.ChangeOwner{To: wallet, Reason: "returned", At: agent.Block{Chain: 1, Number: 7}},
+			Then: events{agent.OwnerChanged{From: eip191.Address{2}, To: wallet, Reason: "returned", At: agent.Block{Chain: 1, Number: 7}}},
+		},
+		{
+			Name: "register again after a change of owner", Given: events{registered, sold},
+			When: agent.Register(registered), Err: domain.ErrConflict,
+		},
+		{Name: "change owner of nobody", When: agent.ChangeOwner{To: wallet}, Err: domain.ErrNotFound},
 
 		{Name: "record certificate", Given: events{registered}, When: agent.RecordCertificate(certified), Then: events{certified}},
 		{Name: "record certificate again", Given: events{registered, certified}, When: agent.RecordCertificate(certified)},
@@ -123,6 +137,27 @@ func TestState(t *testing.T) {
 	}
 	if (agent.State{}).VerifiedFor(home) {
 		t.Error("nobody's identity covers an endpoint")
+	}
+}
+
+func TestCertified(t *testing.T) {
+	t.Parallel()
+	registered := agent.Registered{Agent: ref, Wallet: eip191.Address{1}}
+	first, second := agent.CertificateRecorded{Certificate: "1"}, agent.CertificateRecorded{Certificate: "2"}
+	for _, tt := range []struct {
+		name   string
+		events []agent.Event
+		want   bool
+	}{
+		{"without a certificate", []agent.Event{registered}, false},
+		{"with one", []agent.Event{registered, first}, true},
+		{"with one of two", []agent.Event{registered, first, second, agent.CertificateWithdrawn{Certificate: "1"}}, true},
+		{"after the last", []agent.Event{registered, first, agent.CertificateWithdrawn{Certificate: "1"}}, false},
+		{"a demo", []agent.Event{agent.Registered{Agent: ref, Demo: true}}, true},
+	} {
+		if got := agent.Decider.Replay(tt.events...).Certified(); got != tt.want {
+			t.Errorf("Certified() %s = %t, want %t", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -26,6 +26,9 @@ func ParseRef(s string) (Ref, error) {
 		return "", fmt.Errorf("an agent is named build:<id> or erc8004:<chain>:<registry>:<id>, "+
 			"in lower case and without leading zeros: %w", domain.ErrInvalid)
 	}
+	if _, ok := Ref(s).Token(); !ok && strings.HasPrefix(s, "erc8004:") {
+		return "", fmt.Errorf("the id of an ERC-8004 agent is below 2^256, that of its chain below 2^53: %w", domain.ErrInvalid)
+	}
 	return Ref(s), nil
 }
 

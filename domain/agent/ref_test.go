@@ -9,7 +9,10 @@ import (
 	"github.com/karatum/mystery/domain/agent"
 )
 
-const registry = "0x8004a169fb4a3325136eb29fa0ceb6d2e539a432"
+const (
+	registry = "0x8004a169fb4a3325136eb29fa0ceb6d2e539a432"
+	maxID    = "115792089237316195423570985008687907853269984665640564039457584007913129639935" // 2^256 − 1
+)
 
 func TestParseRef(t *testing.T) {
 	t.Parallel()
@@ -18,7 +21,7 @@ func TestParseRef(t *testing.T) {
 		"build:" + strings.Repeat("9", 154),
 		"erc8004:1:" + registry + ":0",
 		"erc8004:84532:" + registry + ":22",
-		"erc8004:9999999999999999999:" + registry + ":" + strings.Repeat("9", 78),
+		"erc8004:9007199254740991:" + registry + ":" + maxID,
 	} {
 		if got, err := agent.ParseRef(good); err != nil || string(got) != good {
 			t.Errorf("ParseRef(%q) = %q, %v, want the same", good, got, err)
@@ -38,6 +41,9 @@ func TestParseRef(t *testing.T) {
 		"erc8004:1:" + registry[:41] + ":1",
 		"erc8004:1:" + registry[2:] + ":1",
 		"erc8004:10000000000000000000:" + registry + ":1",
+		"erc8004:9007199254740992:" + registry + ":1",
+		"erc8004:9999999999999999999:" + registry + ":1",
+		"erc8004:1:" + registry + ":115792089237316195423570985008687907853269984665640564039457584007913129639936",
 		"erc8004:1:" + registry + ":" + strings.Repeat("9", 79),
 	} {
 		if got, err := agent.ParseRef(bad); !errors.Is(err, domain.ErrInvalid) {
@@ -91,4 +97,34 @@ func FuzzParseRef(f *testing.F) {
 			t.Errorf("ParseRef(%q) = %q", s, ref)
 		}
 	})
+}
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	got, ok := agent.Ref("erc8004:84532:" + registry + ":" + maxID).Token()
+	if !ok || got.Chain != 84532 || got.ID.String() != maxID || strings.ToLower(got.Registry.String()) != registry {
+		t.Errorf("Token() = %v, %t", got, ok)
+	}
+	if first, ok := agent.Ref("erc8004:1:" + registry + ":0").Token(); !ok || first.ID.Sign() != 0 {
+		t.Errorf("Token() of the first id = %v, %t, want 0", first, ok)
+	}
+	for _, ref := range []agent.Ref{"", "build:42", "erc8004:1:" + registry, "erc8004:1:0x12:1", "erc8004:x:" + registry + ":1"} {
+		if got, ok := ref.Token(); ok {
+			t.Errorf("Token() of %q = %v, want none", ref, got)
+		}
+	}
+}
+
+func TestBlockHash(t *testing.T) {
+	t.Parallel()
+	const text = "0x8f5bab218b6bb34476f51ca588e9f4553a3a7ce5e13a66c660a5283e97e9a85a"
+	var h agent.BlockHash
+	if err := h.UnmarshalText([]byte(text)); err != nil || h.String() != text {
+		t.Errorf("UnmarshalText(%s) = %v, %v", text, h, err)
+	}
+	for _, bad := range []string{"", "0x", text[2:], strings.ToUpper(text), text + "00", text[:65] + "g"} {
+		if err := h.UnmarshalText([]byte(bad)); !errors.Is(err, domain.ErrInvalid) {
+			t.Errorf("UnmarshalText(%q) = %v, want ErrInvalid", bad, err)
+		}
+	}
 }

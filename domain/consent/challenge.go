@@ -11,6 +11,7 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/plan"
 )
 
 // A ChallengeKey authenticates challenges, so that none need to be stored: a
@@ -48,18 +49,19 @@ func (k ChallengeKey) Open(purpose Purpose, id string, now time.Time) (Challenge
 	// The length is that of the text too, for the decoder skips line breaks.
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if !ok || err != nil || len(raw) != 32+32+8+32 || len(text) != base64.RawURLEncoding.EncodedLen(len(raw)) {
-		return Challenge{}, invalid("this is not a challenge id; ask for a new challenge")
+		return Challenge{}, domain.WithCode(domain.ChallengeForeign, invalid("this is not a challenge id; ask for a new challenge"))
 	}
 	body, mac := raw[:72], raw[72:]
 	if want := k.mac(purpose, body); !hmac.Equal(mac, want[:]) {
-		return Challenge{}, invalid("this challenge was not issued here; ask for a new challenge")
+		return Challenge{}, domain.WithCode(domain.ChallengeForeign,
+			invalid("this challenge was not issued here, or for something else; ask for a new challenge"))
 	}
 	c := Challenge{Expires: time.Unix(int64(binary.BigEndian.Uint64(body[64:])), 0).UTC()} //nolint:gosec // our own number, just authenticated
 	copy(c.Nonce[:], body)
 	copy(c.Subject[:], body[32:])
 	if now.After(c.Expires) {
-		return Challenge{}, fmt.Errorf("this challenge expired at %s; ask for a new one: %w",
-			c.Expires.Format(time.RFC3339), domain.ErrForbidden)
+		return Challenge{}, domain.WithCode(domain.ChallengeExpired,
+			fmt.Errorf("this challenge expired at %s; ask for a new one: %w", c.Expires.Format(time.RFC3339), domain.ErrForbidden))
 	}
 	return c, nil
 }
@@ -84,7 +86,8 @@ const (
 	ToRevoke Purpose = "revoke"
 )
 
-// A Revocation is what an owner signs to withdraw a consent.
+// A Revocation is what an owner signs to withdraw a consent. Its domain is that of
+// the consent.
 type Revocation struct {
 	Domain   string
 	Consent  string
@@ -92,6 +95,11 @@ type Revocation struct {
 	Owner    eip191.Address
 	Nonce    domain.Hash
 	IssuedAt time.Time
+}
+
+// Revocation returns what withdraws the consent that p asked for.
+func (p Payload) Revocation(nonce domain.Hash, issued time.Time) Revocation {
+	return Revocation{p.Domain, plan.ConsentID(p.Nonce), p.Agent, p.Owner, nonce, issued}
 }
 
 // Message returns the plain text that the owner signs (EIP-191 personal_sign).

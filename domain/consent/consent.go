@@ -41,24 +41,52 @@ type Event interface {
 
 // Granted means that the owner signed a consent and it is in force.
 type Granted struct {
-	Consent    string           `json:"consent"`
-	Payload    Payload          `json:"payload"`
-	Signature  eip191.Signature `json:"signature"` // in its one canonical form
-	Verified   Verification     `json:"verified"`
-	OwnerNonce domain.Hash      `json:"ownerNonce,omitzero"` // opens payload.ownerNonceHash
-}
-
-// Verification says how a signature was found to be the owner's.
-type Verification struct {
-	Method string `json:"method"` // "eip191": recovered signer is the owner
+	Consent    string       `json:"consent"`
+	Payload    Payload      `json:"payload"`
+	Signature  Signature    `json:"signature"` // of a plain key in its one canonical form
+	Verified   Verification `json:"verified"`
+	OwnerCheck agent.Block  `json:"ownerCheck,omitzero"` // where the owner of an ERC-8004 agent was looked up
+	OwnerNonce domain.Hash  `json:"ownerNonce,omitzero"` // opens payload.ownerNonceHash
 }
 
 // Refused means that the owner signed a consent which cannot be in force.
 type Refused struct {
-	Consent   string           `json:"consent"`
-	Payload   Payload          `json:"payload"`
-	Signature eip191.Signature `json:"signature"`
-	Reason    string           `json:"reason"`
+	Consent   string       `json:"consent"`
+	Payload   Payload      `json:"payload"`
+	Signature Signature    `json:"signature"`
+	Verified  Verification `json:"verified"`
+	Cause     Cause        `json:"cause"`
+	Reason    string       `json:"reason"` // the same for people
+}
+
+// A Cause is what stood in the way of a consent that its owner signed.
+type Cause string
+
+// Causes.
+const (
+	OtherOwner    Cause = "owner_changed"   // the agent is not the signer's any more
+	Uncertified   Cause = "no_certificate"  // the agent holds none and is no demo
+	AlreadyActive Cause = "active_consent"  // the agent has a consent in force
+	HostUnproven  Cause = "host_not_proven" // an endpoint is not shown to be the owner's
+	HostStopped   Cause = "host_stopped"    // the host of an endpoint wants no tasks
+)
+
+// Err returns the refusal as an error, of the kind and with the code that its
+// cause has.
+func (e Refused) Err() error {
+	code, kind := domain.HostNotProven, domain.ErrInvalid
+	switch e.Cause {
+	case OtherOwner:
+		code, kind = domain.OwnerChanged, domain.ErrForbidden
+	case Uncertified:
+		code, kind = domain.NoCertificate, domain.ErrForbidden
+	case AlreadyActive:
+		code, kind = domain.ActiveConsent, domain.ErrConflict
+	case HostStopped:
+		code, kind = domain.HostStopped, domain.ErrForbidden
+	case HostUnproven:
+	}
+	return domain.WithCode(code, fmt.Errorf("%s: %w", e.Reason, kind))
 }
 
 // A ProofMethod says how a host was shown to belong to the owner.
@@ -87,10 +115,11 @@ type HostLost struct {
 
 // Revoked means that the owner withdrew the consent. It is final.
 type Revoked struct {
-	Consent   string           `json:"consent"`
-	Nonce     domain.Hash      `json:"nonce"`
-	IssuedAt  time.Time        `json:"issuedAt"`
-	Signature eip191.Signature `json:"signature"`
+	Consent   string       `json:"consent"`
+	Nonce     domain.Hash  `json:"nonce"`
+	IssuedAt  time.Time    `json:"issuedAt"`
+	Signature Signature    `json:"signature"`
+	Verified  Verification `json:"verified"`
 }
 
 // An EndReason says why a consent ended without its owner's doing.
@@ -102,6 +131,18 @@ const (
 	OwnerChanged         EndReason = "owner_changed"
 	CertificateWithdrawn EndReason = "certificate_withdrawn"
 )
+
+// Unfit returns why a consent of the owner's must end, from what is known of the
+// agent now: "" if nothing says so.
+func Unfit(known agent.State, owner eip191.Address) EndReason {
+	switch {
+	case known.Wallet != owner:
+		return OwnerChanged
+	case !known.Certified():
+		return CertificateWithdrawn
+	}
+	return ""
+}
 
 // Ended means that the consent is over. It is final.
 type Ended struct {
@@ -140,7 +181,7 @@ func (g Granted) Entropy() []byte {
 	if !g.Payload.OwnerNonceHash.IsZero() {
 		return g.OwnerNonce[:]
 	}
-	return g.Signature[:]
+	return g.Signature
 }
 
 // A Command asks for a change of an agent's consents.
@@ -148,14 +189,19 @@ func (g Granted) Entropy() []byte {
 //sumtype:decl
 type Command interface{ consentCommand() }
 
-// Grant asks to put a signed consent into force. Proofs holds one entry for each
-// endpoint, in order: how it was proven, or why not.
+// Grant asks to put a signed consent into force. What was asked of the world
+// before stands in it: the chain, the registry, the hosts.
 type Grant struct {
 	Payload    Payload
-	Signature  eip191.Signature
+	Signature  Signature    // as it came
+	Verified   Verification // what a contract wallet said; zero: nothing, or none was asked
 	OwnerNonce domain.Hash
-	Wallet     eip191.Address // the agent's owner as the registry knows it now
-	Proofs     []Proof
+	Owned      agent.Ownership // who owns the agent now
+	Certified  bool            // whether the agent is a demo or holds a certificate now
+
+	// Proofs holds one entry for each endpoint, in order: how it was proven, or why
+	// not. It is empty if no host was asked because something else bars the grant.
+	Proofs []Proof
 }
 
 // A Proof is the outcome of asking whether an endpoint is the owner's.
@@ -163,6 +209,7 @@ type Proof struct {
 	Method  ProofMethod // "" if not proven
 	Reason  string      // why not
 	Unknown bool        // the host could not be asked, which proves neither
+	Stopped bool        // the host wants no tasks, whoever owns it
 }
 
 // CheckHosts asks to record what the host proofs of the active consent are now.
@@ -174,10 +221,10 @@ type CheckHosts struct {
 // Revoke asks to withdraw the active consent in its owner's name.
 type Revoke struct {
 	Consent   string
-	Domain    string
 	Nonce     domain.Hash
 	IssuedAt  time.Time
-	Signature eip191.Signature
+	Signature Signature
+	Verified  Verification // as in Grant
 }
 
 // End asks to close the active consent for a reason of ours.
@@ -225,75 +272,114 @@ func decide(s State, c Command) ([]Event, error) {
 
 func (s State) active(consent string) bool { return consent != "" && s.Active == consent }
 
-// Admit returns nil if nothing but its host proofs can stand in the way of g: the
-// payload keeps its rules, its challenge was not used, its owner signed it, and
-// the agent has no active consent. No host is asked before.
-func (s State) Admit(g Grant) error {
-	if err := g.Payload.Check(); err != nil {
+// Fresh returns nil if a payload keeps its rules and its challenge was not used.
+// It is asked before any wallet is.
+func (s State) Fresh(p Payload) error {
+	if err := p.Check(); err != nil {
 		return err
 	}
-	if id := plan.ConsentID(g.Payload.Nonce); s.Seen[id] {
-		return fmt.Errorf("this challenge was used already, for consent %s: %w", id, domain.ErrConflict)
-	}
-	if err := checkSigner(g); err != nil {
-		return err
-	}
-	if s.Active != "" {
-		return fmt.Errorf("the agent has an active consent, %s; revoke it first: %w", s.Active, domain.ErrConflict)
+	if id := plan.ConsentID(p.Nonce); s.Seen[id] {
+		return domain.WithCode(domain.ChallengeUsed,
+			fmt.Errorf("this challenge was used already, for consent %s: %w", id, domain.ErrConflict))
 	}
 	return nil
 }
 
+// Admit returns nil if g is a consent that its owner signed: from then on it goes
+// on record, granted or refused. No host is asked before.
+func (s State) Admit(g Grant) error {
+	_, _, err := s.admit(g)
+	return err
+}
+
+func (s State) admit(g Grant) (Signature, Verification, error) {
+	if err := s.Fresh(g.Payload); err != nil {
+		return nil, Verification{}, err
+	}
+	sig, verified, err := g.settle()
+	if err != nil {
+		return nil, Verification{}, err
+	}
+	return sig, verified, g.checkNonce(verified)
+}
+
+// settle returns how the owner signed this very payload.
+func (g Grant) settle() (Signature, Verification, error) {
+	message, err := g.Payload.Message()
+	if err != nil {
+		return nil, Verification{}, err
+	}
+	return signed{message, g.Payload.Owner, g.Payload.Chain, g.Signature, g.Verified}.settle()
+}
+
+// checkNonce returns nil if the owner opened the commitment where the message has
+// a line for one. A contract wallet must have it: its signatures have no canonical
+// form, so whoever picks the bytes would pick among seeds.
+func (g Grant) checkNonce(v Verification) error {
+	committed := !g.Payload.OwnerNonceHash.IsZero()
+	switch {
+	case !committed && v.Method != ByKey:
+		return domain.WithCode(domain.OwnerNonceMissing,
+			invalid("a contract wallet signed, so the consent needs ownerNonceHash; ask for a new challenge with the SHA-256 of 32 random bytes in it"))
+	case !committed && !g.OwnerNonce.IsZero():
+		return domain.WithCode(domain.OwnerNonceMismatch, invalid("ownerNonce was sent, but the message commits to none"))
+	case committed && domain.Sum(g.OwnerNonce[:]) != g.Payload.OwnerNonceHash:
+		return domain.WithCode(domain.OwnerNonceMismatch, invalid("ownerNonce does not open the commitment in the message"))
+	}
+	return nil
+}
+
+// Bar returns what stands in the way of an admitted grant whatever its hosts say,
+// and the reason for people: "" if nothing does.
+func (s State) Bar(g Grant) (Cause, string) {
+	switch {
+	case g.Owned.Owner != g.Payload.Owner && g.Owned.Owner.IsZero():
+		return OtherOwner, "the agent belongs to nobody any more"
+	case g.Owned.Owner != g.Payload.Owner:
+		return OtherOwner, fmt.Sprintf("the agent belongs to %s now; ask for a new challenge", g.Owned.Owner)
+	case !g.Certified:
+		return Uncertified, "the agent holds no certificate"
+	case s.Active != "":
+		return AlreadyActive, fmt.Sprintf("the agent has an active consent, %s; revoke it first", s.Active)
+	}
+	return "", ""
+}
+
 func grant(s State, c Grant) ([]Event, error) {
-	if err := s.Admit(c); err != nil {
+	sig, verified, err := s.admit(c)
+	if err != nil {
 		return nil, err
 	}
-	if len(c.Proofs) != len(c.Payload.Endpoints) {
+	id := plan.ConsentID(c.Payload.Nonce)
+	refuse := func(cause Cause, reason string) ([]Event, error) {
+		return []Event{Refused{id, c.Payload, sig, verified, cause, reason}}, nil
+	}
+	if cause, reason := s.Bar(c); cause != "" {
+		return refuse(cause, reason)
+	}
+	switch len(c.Proofs) {
+	case len(c.Payload.Endpoints):
+	case 0:
+		return nil, fmt.Errorf("what stood in the way of this consent is gone; send the grant again: %w", domain.ErrConflict)
+	default:
 		return nil, invalid("a grant carries the outcome of one host proof for each of the %d endpoints, not %d", len(c.Payload.Endpoints), len(c.Proofs))
 	}
-	id := plan.ConsentID(c.Payload.Nonce)
-	events := []Event{Granted{
-		Consent: id, Payload: c.Payload, Signature: c.Signature,
-		Verified: Verification{Method: "eip191"}, OwnerNonce: c.OwnerNonce,
-	}}
+	events := []Event{Granted{id, c.Payload, sig, verified, c.Owned.At, c.OwnerNonce}}
 	var reasons []string
+	cause := HostUnproven
 	for i, p := range c.Proofs {
+		if p.Stopped {
+			cause = HostStopped
+		}
 		if p.Method == "" {
 			reasons = append(reasons, fmt.Sprintf("endpoint %s (%s) is not proven: %s", EndpointID(i), c.Payload.Endpoints[i].URL, p.Reason))
 		}
 		events = append(events, HostProven{Consent: id, Endpoint: EndpointID(i), Method: p.Method})
 	}
 	if len(reasons) > 0 {
-		return []Event{Refused{Consent: id, Payload: c.Payload, Signature: c.Signature, Reason: strings.Join(reasons, "; ")}}, nil
+		return refuse(cause, strings.Join(reasons, "; "))
 	}
 	return events, nil
-}
-
-// checkSigner returns nil if the owner signed this very payload and, where the
-// message has a commitment line, opened it.
-func checkSigner(c Grant) error {
-	text, err := c.Payload.Message()
-	if err != nil {
-		return err
-	}
-	signer, err := eip191.Recover(text, c.Signature)
-	if err != nil {
-		return err
-	}
-	if signer != c.Payload.Owner {
-		return fmt.Errorf("the message was signed by %s and not by the owner %s: %w", signer, c.Payload.Owner, domain.ErrForbidden)
-	}
-	if c.Wallet != c.Payload.Owner {
-		return fmt.Errorf("the agent belongs to %s now; ask for a new challenge: %w", c.Wallet, domain.ErrForbidden)
-	}
-	committed := !c.Payload.OwnerNonceHash.IsZero()
-	if committed && domain.Sum(c.OwnerNonce[:]) != c.Payload.OwnerNonceHash {
-		return invalid("ownerNonce does not open the commitment in the message")
-	}
-	if !committed && !c.OwnerNonce.IsZero() {
-		return invalid("ownerNonce was sent, but the message commits to none")
-	}
-	return nil
 }
 
 func checkHosts(s State, c CheckHosts) []Event {
@@ -318,17 +404,11 @@ func revoke(s State, c Revoke) ([]Event, error) {
 		return nil, fmt.Errorf("there is no active consent %s: %w", c.Consent, domain.ErrNotFound)
 	}
 	p := s.Grant.Payload
-	text := Revocation{
-		Domain: c.Domain, Consent: c.Consent, Agent: p.Agent, Owner: p.Owner, Nonce: c.Nonce, IssuedAt: c.IssuedAt,
-	}.Message()
-	signer, err := eip191.Recover(text, c.Signature)
+	sig, verified, err := signed{p.Revocation(c.Nonce, c.IssuedAt).Message(), p.Owner, p.Chain, c.Signature, c.Verified}.settle()
 	if err != nil {
 		return nil, err
 	}
-	if signer != p.Owner {
-		return nil, fmt.Errorf("the message was signed by %s and not by the owner %s: %w", signer, p.Owner, domain.ErrForbidden)
-	}
-	return []Event{Revoked{Consent: c.Consent, Nonce: c.Nonce, IssuedAt: c.IssuedAt, Signature: c.Signature}}, nil
+	return []Event{Revoked{c.Consent, c.Nonce, c.IssuedAt, sig, verified}}, nil
 }
 
 func evolve(s State, e Event) State {

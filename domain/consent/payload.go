@@ -2,6 +2,7 @@ package consent
 
 import (
 	"fmt"
+	"math/big"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ const (
 	MaxPerDay      = 24
 	MaxPerWeek     = 100
 	MaxEndpoints   = 6
+	MaxPerHost     = 24 // tasks a day for one host and port, over all consents
 	MinRevealDelay = time.Hour
 	MaxRevealDelay = 30 * 24 * time.Hour
 	MinValidity    = 7   // days
@@ -49,8 +51,12 @@ type Endpoint struct {
 // EndpointID names the endpoint at place i of the message: ep_0, ep_1, …
 func EndpointID(i int) string { return fmt.Sprintf("ep_%d", i) }
 
+// PaymentNetwork is the one network that payments are made on: Base Sepolia, in
+// test USDC (CAIP-2).
+const PaymentNetwork = "eip155:84532"
+
 // A Payment says what may be spent. Amounts are decimal strings in the atomic
-// unit of the asset.
+// unit of USDC, a millionth of a dollar.
 type Payment struct {
 	Network     string `json:"network"`
 	MaxPerTask  string `json:"maxPerTask"`
@@ -65,7 +71,8 @@ type Request struct {
 	Skills             []string    `json:"skills,omitempty"` // empty: all
 	MaxPerDay          int         `json:"maxPerDay"`
 	MaxPerWeek         int         `json:"maxPerWeek"`
-	Payment            *Payment    `json:"payment,omitempty"`
+	PaymentsAllowed    bool        `json:"paymentsAllowed"`
+	Payment            *Payment    `json:"payment,omitempty"` // just where they are allowed
 	RevealDelaySeconds int64       `json:"revealDelaySeconds"`
 	ValidityDays       uint32      `json:"validityDays"`
 	OwnerNonceHash     domain.Hash `json:"ownerNonceHash,omitzero"`
@@ -76,6 +83,7 @@ type Request struct {
 type Terms struct {
 	Domain          string         `json:"domain"`
 	Owner           eip191.Address `json:"owner"`
+	Chain           uint64         `json:"chain"` // where the contracts of the owner are: its wallet, the registry of an ERC-8004 agent
 	FirstDay        uint32         `json:"firstDay"`
 	LastDay         uint32         `json:"lastDay"`
 	TermsVersion    uint32         `json:"termsVersion"`
@@ -83,6 +91,7 @@ type Terms struct {
 	PoolVersion     uint32         `json:"poolVersion"`
 	PoolHash        domain.Hash    `json:"poolHash"`
 	CatalogueDigest domain.Hash    `json:"catalogueDigest"`
+	OperatorKey     domain.Hash    `json:"operatorKey"` // stands for the secret that made the plan keys
 	PlanKeyRoot     domain.Hash    `json:"planKeyRoot"`
 	Nonce           domain.Hash    `json:"nonce"`
 	IssuedAt        time.Time      `json:"issuedAt"`
@@ -134,10 +143,7 @@ func (r Request) Check() error {
 	case r.ValidityDays < MinValidity || r.ValidityDays > MaxValidity:
 		return invalid("the validity must be %d to %d days, not %d", MinValidity, MaxValidity, r.ValidityDays)
 	}
-	if r.Payment != nil {
-		return r.Payment.check()
-	}
-	return nil
+	return r.checkPayment()
 }
 
 func (e Endpoint) check() error {
@@ -188,16 +194,39 @@ func (r Request) checkSkills() error {
 	return nil
 }
 
-func (p Payment) check() error {
-	if p.Network == "" || len(p.Network) > 64 || !printable(p.Network, false) {
-		return invalid("a payment names its network, such as eip155:84532")
+func (r Request) checkPayment() error {
+	bad := func(format string, args ...any) error {
+		return domain.WithCode(domain.PaymentRules, invalid(format, args...))
 	}
-	for _, amount := range []string{p.MaxPerTask, p.MaxPerMonth} {
-		if len(amount) == 0 || len(amount) > 30 || strings.Trim(amount, "0123456789") != "" || amount[0] == '0' {
-			return invalid("an amount is a whole number of atomic units, without leading zeros")
-		}
+	switch {
+	case !r.PaymentsAllowed && r.Payment != nil:
+		return bad("payment has limits, but paymentsAllowed is not true")
+	case !r.PaymentsAllowed && slices.Contains(r.Kinds, task.X402):
+		return bad("tasks of kind x402 cost money; set paymentsAllowed, or leave that kind out")
+	case !r.PaymentsAllowed:
+		return nil
+	case r.Payment == nil:
+		return bad("payments are allowed without limits; say what one task and one month may cost, in payment")
+	case r.Payment.Network != PaymentNetwork:
+		return bad("payments are made on %s alone", PaymentNetwork)
+	}
+	perTask, ok := amount(r.Payment.MaxPerTask)
+	perMonth, too := amount(r.Payment.MaxPerMonth)
+	switch {
+	case !ok || !too:
+		return bad("an amount is a whole number of atomic units of USDC, from 1 on and without leading zeros")
+	case perMonth.Cmp(perTask) < 0:
+		return bad("a month may cost no less than one task")
 	}
 	return nil
+}
+
+// amount reads a decimal string of 1 to 30 digits that does not begin with 0.
+func amount(s string) (n *big.Int, ok bool) {
+	if len(s) == 0 || len(s) > 30 || strings.Trim(s, "0123456789") != "" || s[0] == '0' {
+		return nil, false
+	}
+	return new(big.Int).SetString(s, 10)
 }
 
 // Check returns nil if the payload keeps its own rules. It is run on what a
@@ -206,7 +235,12 @@ func (p Payload) Check() error {
 	if err := p.Request.Check(); err != nil {
 		return err
 	}
+	if t, ok := p.Agent.Token(); ok && t.Chain != p.Chain {
+		return domain.WithCode(domain.WrongChain, invalid("the agent's registry is on chain %d, and the payload names chain %d", t.Chain, p.Chain))
+	}
 	switch {
+	case p.Chain < 1 || p.Chain > agent.MaxChain:
+		return domain.WithCode(domain.WrongChain, invalid("chain %d is none", p.Chain))
 	case p.LastDay != p.FirstDay+p.ValidityDays-1:
 		return invalid("the last day is not the first day and the validity")
 	case p.Domain == "" || !printable(p.Domain, false):
@@ -246,6 +280,7 @@ func (p Payload) Message() (string, error) {
 	line("")
 	line("Agent: %s", p.Agent)
 	line("Owner: %s", p.Owner)
+	line("Chain of the owner's contracts: eip155:%d", p.Chain)
 	for i, e := range p.Endpoints {
 		line("Endpoint %s (%s): %s", EndpointID(i), e.Kind, e.URL)
 	}
@@ -258,8 +293,8 @@ func (p Payload) Message() (string, error) {
 		line("Cost per month: no payments allowed")
 		line("Payment network: none")
 	} else {
-		line("Cost per task: at most %s atomic units", p.Payment.MaxPerTask)
-		line("Cost per month: at most %s atomic units", p.Payment.MaxPerMonth)
+		line("Cost per task: at most %s atomic units of USDC", p.Payment.MaxPerTask)
+		line("Cost per month: at most %s atomic units of USDC", p.Payment.MaxPerMonth)
 		line("Payment network: %s", p.Payment.Network)
 	}
 	line("Reveal delay: %d seconds after sending", p.RevealDelaySeconds)
@@ -267,6 +302,7 @@ func (p Payload) Message() (string, error) {
 	line("Terms: version %d, hash %s", p.TermsVersion, p.TermsHash)
 	line("Identity pool: version %d, hash %s", p.PoolVersion, p.PoolHash)
 	line("Catalogue digest: %s", p.CatalogueDigest)
+	line("Operator key: %s", p.OperatorKey)
 	line("Plan key root: %s", p.PlanKeyRoot)
 	if !p.OwnerNonceHash.IsZero() {
 		line("Owner nonce commitment: %s", p.OwnerNonceHash)

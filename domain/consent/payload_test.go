@@ -51,7 +51,7 @@ func TestRequestCheckLimits(t *testing.T) {
 	}
 	skillCount := func(n int) set { return func(r *consent.Request) { r.Skills = skills(n) } }
 	skillLength := func(n int) set { return func(r *consent.Request) { r.Skills = []string{strings.Repeat("x", n)} } }
-	network := func(n int) set { return func(r *consent.Request) { r.Payment.Network = strings.Repeat("x", n) } }
+	network := func(name string) set { return func(r *consent.Request) { r.Payment.Network = name } }
 	perTask := func(s string) set { return func(r *consent.Request) { r.Payment.MaxPerTask = s } }
 	perMonth := func(s string) set { return func(r *consent.Request) { r.Payment.MaxPerMonth = s } }
 	ref := func(n int) set {
@@ -112,13 +112,28 @@ func TestRequestCheckLimits(t *testing.T) {
 		{"a skill of 129 characters", skillLength(129), false},
 		{"a skill without a name", skillLength(0), false},
 
-		{"no payment", func(r *consent.Request) { r.Payment = nil }, true},
-		{"a network of one character", network(1), true},
-		{"a network of 64 characters", network(64), true},
-		{"a network of 65 characters", network(65), false},
-		{"no network", network(0), false},
+		{"no payments", func(r *consent.Request) { r.PaymentsAllowed, r.Payment = false, nil }, true},
+		{"payments without limits", func(r *consent.Request) { r.Payment = nil }, false},
+		{"limits without payments", func(r *consent.Request) { r.PaymentsAllowed = false }, false},
+		{"x402 without payments", func(r *consent.Request) {
+			r.PaymentsAllowed, r.Payment = false, nil
+			r.Endpoints[1].Kind, r.Kinds = task.X402, []task.Kind{task.X402}
+		}, false},
+		{"x402 with payments", func(r *consent.Request) { r.Endpoints[1].Kind, r.Kinds = task.X402, []task.Kind{task.X402} }, true},
+		{"x402 out of scope without payments", func(r *consent.Request) {
+			r.PaymentsAllowed, r.Payment = false, nil
+			r.Endpoints[1].Kind, r.Kinds = task.X402, []task.Kind{task.A2A}
+		}, true},
+		{"the network", network("eip155:84532"), true},
+		{"the network by another name", network("base-sepolia"), false},
+		{"a network with real money", network("eip155:8453"), false},
+		{"no network", network(""), false},
+		{"a month for less than a task", func(r *consent.Request) { r.Payment.MaxPerTask, r.Payment.MaxPerMonth = "10000", "9999" }, false},
+		{"a month for one task", func(r *consent.Request) { r.Payment.MaxPerTask, r.Payment.MaxPerMonth = "10000", "10000" }, true},
 		{"one unit a task", perTask("1"), true},
-		{"30 digits a task", perTask(strings.Repeat("9", 30)), true},
+		{"30 digits a task", func(r *consent.Request) {
+			r.Payment.MaxPerTask, r.Payment.MaxPerMonth = strings.Repeat("9", 30), strings.Repeat("9", 30)
+		}, true},
 		{"31 digits a task", perTask(strings.Repeat("9", 31)), false},
 		{"nothing a task", perTask("0"), false},
 		{"no amount a task", perTask(""), false},
@@ -129,7 +144,7 @@ func TestRequestCheckLimits(t *testing.T) {
 		{"a power of ten a task", perTask("1e6"), false},
 		{"hex a task", perTask("0x10"), false},
 		{"digits of another script a task", perTask("１０"), false},
-		{"one unit a month", perMonth("1"), true},
+		{"one unit a month", func(r *consent.Request) { r.Payment.MaxPerTask, r.Payment.MaxPerMonth = "1", "1" }, true},
 		{"30 digits a month", perMonth(strings.Repeat("9", 30)), true},
 		{"31 digits a month", perMonth(strings.Repeat("9", 31)), false},
 		{"nothing a month", perMonth("0"), false},
@@ -281,6 +296,8 @@ func TestNothingSneaksIntoTheMessage(t *testing.T) {
 	}
 }
 
+const onRegistry = agent.Ref("erc8004:84532:0x8004a818bfb912233c491871b3d84c89a494bd9e:0")
+
 func TestPayloadCheck(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -294,6 +311,10 @@ func TestPayloadCheck(t *testing.T) {
 		{"a day earlier", func(p *consent.Payload) { p.FirstDay-- }, false},
 		{"no domain", func(p *consent.Payload) { p.Domain = "" }, false},
 		{"a domain with a blank", func(p *consent.Payload) { p.Domain = "karatum.com asks nothing. evil.example" }, false},
+		{"no chain", func(p *consent.Payload) { p.Chain = 0 }, false},
+		{"a chain beyond exact numbers", func(p *consent.Payload) { p.Chain = agent.MaxChain + 1 }, false},
+		{"an agent on a registry of its chain", func(p *consent.Payload) { p.Agent = onRegistry }, true},
+		{"an agent on a registry of another chain", func(p *consent.Payload) { p.Agent, p.Chain = onRegistry, 1 }, false},
 		{"a request beyond the limits", func(p *consent.Payload) { p.MaxPerWeek = 101 }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -372,13 +393,13 @@ func wellFormed(t *testing.T, message string) {
 
 // labels are the lines of a message in the order of the specification.
 func labels(p consent.Payload) []string {
-	list := []string{"", "Agent", "Owner"}
+	list := []string{"", "Agent", "Owner", "Chain of the owner's contracts"}
 	for i, e := range p.Endpoints {
 		list = append(list, fmt.Sprintf("Endpoint ep_%d (%s)", i, e.Kind))
 	}
 	list = append(list, "Kinds in scope", "Skills in scope", "Tasks per day", "Tasks per week",
 		"Cost per task", "Cost per month", "Payment network", "Reveal delay", "Validity", "Terms", "Identity pool",
-		"Catalogue digest", "Plan key root")
+		"Catalogue digest", "Operator key", "Plan key root")
 	if !p.OwnerNonceHash.IsZero() {
 		list = append(list, "Owner nonce commitment")
 	}
@@ -452,6 +473,8 @@ func TestMessageTellsEveryField(t *testing.T) {
 			"owner nonce hash": func(p *consent.Payload) { p.OwnerNonceHash = domain.Hash{1} },
 			"domain":           func(p *consent.Payload) { p.Domain = "karatum.org" },
 			"owner":            func(p *consent.Payload) { p.Owner = eip191.Address{1} },
+			"chain":            func(p *consent.Payload) { p.Chain++ },
+			"operator key":     func(p *consent.Payload) { p.OperatorKey[0]++ },
 			"first day":        func(p *consent.Payload) { p.FirstDay++ },
 			"last day":         func(p *consent.Payload) { p.LastDay++ },
 			"terms version":    func(p *consent.Payload) { p.TermsVersion++ },
@@ -565,9 +588,10 @@ func TestCovers(t *testing.T) {
 
 // Whatever passes Check gives a message of just the lines that there must be.
 func FuzzMessage(f *testing.F) {
-	f.Add("https://agent.example/a2a", "a", "eip155:1", "10", "build:42", int64(3600))
+	f.Add("https://agent.example/a2a", "a", "eip155:84532", "10", "build:42", int64(3600))
 	f.Add("https://a.example/\nNonce: 1", "a\nb", "x\ny", "1\n", "build:1\n", int64(-18446740000))
 	f.Add("https://a.example/\u2028", "\u202e", "\u0430", "１", "build:é", int64(0))
+	f.Add("https://a.example/", "a", "eip155:84532", "10", string(onRegistry), int64(3600))
 	f.Fuzz(func(t *testing.T, url, skill, network, amount, ref string, delay int64) {
 		p := payload(request(), 1)
 		p.Endpoints[0].URL, p.Skills[0], p.Agent, p.RevealDelaySeconds = url, skill, agent.Ref(ref), delay

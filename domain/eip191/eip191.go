@@ -55,6 +55,14 @@ func ParseSignature(text string) (Signature, error) {
 	if err != nil {
 		return Signature{}, fmt.Errorf("a signature has a digit that is not hex: %w", domain.ErrInvalid)
 	}
+	return Canonical(raw)
+}
+
+// Canonical does the same for the bytes of a signature.
+func Canonical(raw []byte) (Signature, error) {
+	if len(raw) != 64 && len(raw) != 65 {
+		return Signature{}, fmt.Errorf("a signature has 65 bytes, or 64 in compact form, and not %d: %w", len(raw), domain.ErrInvalid)
+	}
 	var sig Signature
 	copy(sig[:], raw)
 	switch {

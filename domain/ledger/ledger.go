@@ -24,6 +24,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -159,8 +161,13 @@ func (r *Record) Link(prev domain.Hash, version uint64, t time.Time) {
 
 // ChainHash returns the hash of r behind a record with hash prev.
 func (r *Record) ChainHash(prev domain.Hash) domain.Hash {
-	head := domain.NewEnc("karatum/ledger/record/v1").Hash(prev)
-	return domain.Sum(r.AppendCanonical(head))
+	return HashOf(r.AppendCanonical(nil), prev)
+}
+
+// HashOf returns the hash of the record with the given canonical form, behind a
+// record with hash prev.
+func HashOf(canonical []byte, prev domain.Hash) domain.Hash {
+	return domain.Sum(domain.NewEnc("karatum/ledger/record/v1").Hash(prev), canonical)
 }
 
 const timeFormat = "2006-01-02T15:04:05.000000Z"
@@ -168,6 +175,8 @@ const timeFormat = "2006-01-02T15:04:05.000000Z"
 // AppendCanonical appends the canonical form of r to dst. It takes r.Data to be
 // canonical, as Encode made it, so nothing is encoded again.
 func (r *Record) AppendCanonical(dst []byte) []byte {
+	const frame = 256 // of names, id and numbers
+	dst = slices.Grow(dst, frame+len(r.Actor)+len(r.Cause.Command)+len(r.Cause.Correlation)+len(r.Data)+len(r.Stream))
 	dst = append(dst, `{"actor":`...)
 	dst = appendString(dst, r.Actor)
 	dst = append(dst, `,"cause":{"command":`...)
@@ -185,34 +194,39 @@ func (r *Record) AppendCanonical(dst []byte) []byte {
 	dst = append(dst, `","type":`...)
 	dst = appendString(dst, string(r.Type))
 	dst = append(dst, `,"version":`...)
-	dst = fmt.Appendf(dst, "%d", r.Version)
+	dst = strconv.AppendUint(dst, r.Version, 10)
 	return append(dst, '}')
 }
 
 // appendString appends s as a JSON string in the form of RFC 8785, section 3.2.2.2.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
+	from := 0 // of what is copied as it is
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[from:i]...)
+		from = i + 1
+		switch c {
+		case '"', '\\':
 			dst = append(dst, '\\', c)
-		case c >= 0x20:
-			dst = append(dst, c)
-		case c == '\b':
+		case '\b':
 			dst = append(dst, `\b`...)
-		case c == '\t':
+		case '\t':
 			dst = append(dst, `\t`...)
-		case c == '\n':
+		case '\n':
 			dst = append(dst, `\n`...)
-		case c == '\f':
+		case '\f':
 			dst = append(dst, `\f`...)
-		case c == '\r':
+		case '\r':
 			dst = append(dst, `\r`...)
 		default:
 			dst = fmt.Appendf(dst, `\u%04x`, c)
 		}
 	}
-	return append(dst, '"')
+	return append(append(dst, s[from:]...), '"')
 }
 
 // envelope is the canonical form as encoding/json reads it.

@@ -1,13 +1,15 @@
 // Package programme records what holds for everybody: the terms, the pool of
-// client identities and the catalogue of tasks in force, the operator's key, and
-// whether the programme is paused.
+// client identities and the catalogue of tasks in force, the operator's keys, and
+// what is paused.
 //
 // Its stream is programme. A published version is never changed; consents given
-// under an earlier one keep it.
+// under an earlier one keep it, and so does a consent its operator key.
 package programme
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/ledger"
@@ -23,6 +25,7 @@ var Events = []domain.Entry{
 	domain.Current[PoolPublished](domain.Public),
 	domain.Current[CataloguePublished](domain.Public),
 	domain.Current[OperatorKeyRegistered](domain.Public),
+	domain.Current[OperatorKeyRetired](domain.Public),
 	domain.Current[Paused](domain.Public),
 	domain.Current[Resumed](domain.Public),
 }
@@ -53,10 +56,18 @@ type CataloguePublished struct {
 	Digest domain.Hash `json:"digest"`
 }
 
-// OperatorKeyRegistered means that all keys of the programme follow from the
-// operator secret that Key stands for.
+// OperatorKeyRegistered means that the day keys of a consent may follow from the
+// operator secret that Key stands for. A consent names the key that it was asked
+// for under, and keeps it.
 type OperatorKeyRegistered struct {
 	Key domain.Hash `json:"key"`
+}
+
+// OperatorKeyRetired means that no consent is given under the key any more and
+// that none is left that needs it.
+type OperatorKeyRetired struct {
+	Key    domain.Hash `json:"key"`
+	Reason string      `json:"reason"`
 }
 
 // OperatorKey returns what stands for an operator secret in public: a MAC under
@@ -65,13 +76,16 @@ func OperatorKey(secret domain.Hash) domain.Hash {
 	return domain.MAC(secret, domain.NewEnc("karatum/mystery/operator-key/v1"))
 }
 
-// Paused means that nothing is sent to anybody until Resumed.
+// Paused means that no task of the scope is sent until it is Resumed. Pauses of
+// several scopes stand side by side.
 type Paused struct {
+	Scope  Scope  `json:"scope"`
 	Reason string `json:"reason"`
 }
 
-// Resumed means that sending goes on.
+// Resumed means that the pause of this very scope is over.
 type Resumed struct {
+	Scope  Scope  `json:"scope"`
 	Reason string `json:"reason"`
 }
 
@@ -88,6 +102,9 @@ func (CataloguePublished) EventType() domain.Type { return "programme.catalogue_
 func (OperatorKeyRegistered) EventType() domain.Type { return "programme.operator_key_registered.v1" }
 
 // EventType implements [domain.Event].
+func (OperatorKeyRetired) EventType() domain.Type { return "programme.operator_key_retired.v1" }
+
+// EventType implements [domain.Event].
 func (Paused) EventType() domain.Type { return "programme.paused.v1" }
 
 // EventType implements [domain.Event].
@@ -97,6 +114,7 @@ func (TermsPublished) programmeEvent()        {}
 func (PoolPublished) programmeEvent()         {}
 func (CataloguePublished) programmeEvent()    {}
 func (OperatorKeyRegistered) programmeEvent() {}
+func (OperatorKeyRetired) programmeEvent()    {}
 func (Paused) programmeEvent()                {}
 func (Resumed) programmeEvent()               {}
 
@@ -110,26 +128,69 @@ type Publish struct {
 	Terms     TermsPublished
 	Pool      PoolPublished
 	Catalogue CataloguePublished
-	Key       OperatorKeyRegistered
+	Keys      []domain.Hash // of all operator secrets at hand, the current one last
 }
 
-// Pause asks to stop all sending.
-type Pause struct{ Reason string }
+// RegisterKey asks to let consents be given under an operator key.
+type RegisterKey OperatorKeyRegistered
 
-// Resume asks to send again.
-type Resume struct{ Reason string }
+// RetireKey asks to give up an operator key.
+type RetireKey struct {
+	Key    domain.Hash
+	Reason string
+	Needed []string // consents with something left to do that its secret is needed for
+}
 
-func (Publish) programmeCommand() {}
-func (Pause) programmeCommand()   {}
-func (Resume) programmeCommand()  {}
+// Pause asks to hold back all tasks of a scope.
+type Pause Paused
+
+// Resume asks to send them again.
+type Resume Resumed
+
+func (Publish) programmeCommand()     {}
+func (RegisterKey) programmeCommand() {}
+func (RetireKey) programmeCommand()   {}
+func (Pause) programmeCommand()       {}
+func (Resume) programmeCommand()      {}
+
+// Check returns nil if the pause would hold something back and says why, else an
+// error matching [domain.ErrInvalid]. It is asked before the gate is shut.
+func (p Pause) Check() error {
+	if err := p.Scope.Check(); err != nil {
+		return err
+	}
+	return checkReason(p.Reason)
+}
+
+// Check returns nil if the resumption says why, else an error matching
+// [domain.ErrInvalid].
+func (r Resume) Check() error { return checkReason(r.Reason) }
+
+// A Key is an operator key that was registered.
+type Key struct {
+	ID      domain.Hash
+	Retired bool
+}
 
 // State is what holds now.
 type State struct {
 	Terms     TermsPublished
 	Pool      PoolPublished
 	Catalogue CataloguePublished
-	Key       OperatorKeyRegistered
-	Paused    bool
+	Keys      []Key    // in order of registration
+	Paused    []Paused // in order of their beginning, each scope once
+}
+
+// InForce reports whether consents may be given under an operator key: it is
+// registered and not retired.
+func (s State) InForce(key domain.Hash) bool { return slices.Contains(s.Keys, Key{ID: key}) }
+
+func (s State) registered(key domain.Hash) bool {
+	return slices.ContainsFunc(s.Keys, func(k Key) bool { return k.ID == key })
+}
+
+func (s State) paused(scope Scope) bool {
+	return slices.ContainsFunc(s.Paused, func(p Paused) bool { return p.Scope == scope })
 }
 
 // Decider is the life of the programme.
@@ -139,14 +200,18 @@ func decide(s State, c Command) ([]Event, error) {
 	switch c := c.(type) {
 	case Publish:
 		return publish(s, c)
+	case RegisterKey:
+		return register(s, c.Key)
+	case RetireKey:
+		return retire(s, c)
 	case Pause:
-		if s.Paused {
-			return nil, nil
+		if err := c.Check(); err != nil || s.paused(c.Scope) {
+			return nil, err
 		}
 		return []Event{Paused(c)}, nil
 	case Resume:
-		if !s.Paused {
-			return nil, nil
+		if err := c.Check(); err != nil || !s.paused(c.Scope) {
+			return nil, err
 		}
 		return []Event{Resumed(c)}, nil
 	}
@@ -154,17 +219,11 @@ func decide(s State, c Command) ([]Event, error) {
 }
 
 // publish records what is new. A version that was published with another hash
-// is refused, as somebody changed a text and forgot its number; so is another
-// operator secret.
+// is refused, as somebody changed a text and forgot its number.
 func publish(s State, c Publish) ([]Event, error) {
-	var events []Event
-	switch s.Key {
-	case c.Key:
-	case OperatorKeyRegistered{}:
-		events = append(events, c.Key)
-	default:
-		return nil, fmt.Errorf("this is not the operator secret that the ledger was begun with; "+
-			"restore that one, for no sealed plan can be opened without it: %w", domain.ErrConflict)
+	events, err := takeUp(s, c.Keys)
+	if err != nil {
+		return nil, err
 	}
 	if s.Terms != c.Terms {
 		if c.Terms.Version <= s.Terms.Version {
@@ -186,6 +245,60 @@ func publish(s State, c Publish) ([]Event, error) {
 	return events, nil
 }
 
+// takeUp registers the operator keys that are new. Secrets of which the ledger
+// knows none were made for another one.
+func takeUp(s State, keys []domain.Hash) ([]Event, error) {
+	if len(s.Keys) > 0 && !slices.ContainsFunc(keys, s.registered) {
+		return nil, fmt.Errorf("this is not an operator secret of this ledger; restore the one that it was begun with, "+
+			"for no sealed plan can be opened without it: %w", domain.ErrConflict)
+	}
+	var events []Event
+	for i, key := range keys {
+		if s.registered(key) && i < len(keys)-1 {
+			continue // retired or not: what was sealed under it is opened with it
+		}
+		more, err := register(s, key)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, more...)
+	}
+	return events, nil
+}
+
+func register(s State, key domain.Hash) ([]Event, error) {
+	switch {
+	case s.InForce(key):
+		return nil, nil
+	case s.registered(key):
+		return nil, fmt.Errorf("operator key %s is retired for good; put another secret behind it, "+
+			"or let karatum-mystery programme rotate-key make one: %w", key, domain.ErrConflict)
+	}
+	return []Event{OperatorKeyRegistered{Key: key}}, nil
+}
+
+// retire gives up a key that nothing hangs on any more. The newest stays, for
+// new consents need one.
+func retire(s State, c RetireKey) ([]Event, error) {
+	if err := checkReason(c.Reason); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(s.Keys, func(k Key) bool { return k.ID == c.Key })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("there is no operator key %s; karatum-mystery programme status lists them: %w", c.Key, domain.ErrNotFound)
+	case s.Keys[i].Retired:
+		return nil, nil
+	case !slices.ContainsFunc(s.Keys[i+1:], func(k Key) bool { return !k.Retired }):
+		return nil, fmt.Errorf("%s is the newest operator key in force; "+
+			"rotate first, and restart the service: %w", c.Key, domain.ErrConflict)
+	case len(c.Needed) > 0:
+		return nil, fmt.Errorf("operator key %s is needed until nothing is left to do under %s: %w",
+			c.Key, strings.Join(c.Needed, ", "), domain.ErrConflict)
+	}
+	return []Event{OperatorKeyRetired{Key: c.Key, Reason: c.Reason}}, nil
+}
+
 func evolve(s State, e Event) State {
 	switch e := e.(type) {
 	case TermsPublished:
@@ -195,11 +308,16 @@ func evolve(s State, e Event) State {
 	case CataloguePublished:
 		s.Catalogue = e
 	case OperatorKeyRegistered:
-		s.Key = e
+		s.Keys = append(slices.Clip(s.Keys), Key{ID: e.Key})
+	case OperatorKeyRetired:
+		s.Keys = slices.Clone(s.Keys)
+		for i := range s.Keys {
+			s.Keys[i].Retired = s.Keys[i].Retired || s.Keys[i].ID == e.Key
+		}
 	case Paused:
-		s.Paused = true
+		s.Paused = append(slices.Clip(s.Paused), e)
 	case Resumed:
-		s.Paused = false
+		s.Paused = slices.DeleteFunc(slices.Clone(s.Paused), func(p Paused) bool { return p.Scope == e.Scope })
 	}
 	return s
 }

@@ -11,6 +11,9 @@ package shop
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
@@ -28,7 +31,11 @@ var Events = []domain.Entry{
 	domain.Current[Missed](domain.Sealed),
 	domain.Current[Cancelled](domain.Sealed),
 	domain.Current[Revealed](domain.Public),
+	domain.Current[Erased](domain.Public),
 }
+
+// ReplyKey is the key of the body of a shop's reply, which lies beside the log.
+func ReplyKey(id string) string { return "reply/" + id }
 
 // StreamOf names the stream of a shop.
 func StreamOf(id string) ledger.Stream { return ledger.Stream("shop/" + id) }
@@ -103,8 +110,9 @@ type MissedReason string
 // Missed reasons.
 const (
 	OperatorLate MissedReason = "operator_late" // nobody sent it within its window
-	Paused       MissedReason = "paused"        // the whole programme was
+	Paused       MissedReason = "paused"        // a scope that it falls under was
 	ProofStale   MissedReason = "proof_stale"   // the host could not be asked lately whose it is
+	HostBusy     MissedReason = "host_busy"     // the host had as many tasks that day as it may have, over all consents
 )
 
 // Cancelled means that the task must not be sent any more.
@@ -155,6 +163,14 @@ type Result struct {
 	ReplyHash domain.Hash  `json:"replyHash"` // zero without a reply
 }
 
+// Erased means that the reply and its salt, which lie beside the log, are gone, and
+// why. What commits to them stays, as do all proofs; nobody can tell any more what
+// it commits to. Only what was revealed can be erased: before, the event would tell
+// that there is a reply.
+type Erased struct {
+	Reason string `json:"reason"`
+}
+
 // EventType implements [domain.Event].
 func (Committed) EventType() domain.Type { return "shop.committed.v1" }
 
@@ -176,6 +192,9 @@ func (Cancelled) EventType() domain.Type { return "shop.cancelled.v1" }
 // EventType implements [domain.Event].
 func (Revealed) EventType() domain.Type { return "shop.revealed.v1" }
 
+// EventType implements [domain.Event].
+func (Erased) EventType() domain.Type { return "shop.erased.v1" }
+
 func (Committed) shopEvent() {}
 func (Sent) shopEvent()      {}
 func (Replied) shopEvent()   {}
@@ -183,6 +202,7 @@ func (Judged) shopEvent()    {}
 func (Missed) shopEvent()    {}
 func (Cancelled) shopEvent() {}
 func (Revealed) shopEvent()  {}
+func (Erased) shopEvent()    {}
 
 // A State is a place in the life of a slot.
 type State string
@@ -198,6 +218,7 @@ const (
 	StateMissed    State = "missed"
 	StateCancelled State = "cancelled"
 	StateRevealed  State = "revealed"
+	StateErased    State = "erased"
 )
 
 // A Command asks for the next step of a slot.
@@ -226,6 +247,9 @@ type Cancel Cancelled
 // Reveal asks to open the slot.
 type Reveal Revealed
 
+// Erase asks to record that the reply is erased.
+type Erase Erased
+
 func (Commit) shopCommand() {}
 func (Send) shopCommand()   {}
 func (Reply) shopCommand()  {}
@@ -233,6 +257,7 @@ func (Judge) shopCommand()  {}
 func (Miss) shopCommand()   {}
 func (Cancel) shopCommand() {}
 func (Reveal) shopCommand() {}
+func (Erase) shopCommand()  {}
 
 // Decider is the life of a slot.
 var Decider = domain.Decider[State, Command, Event]{Decide: decide, Evolve: evolve}
@@ -258,12 +283,30 @@ func decide(s State, c Command) ([]Event, error) {
 	case Cancel:
 		return step(s, Cancelled(c), StateCommitted)
 	case Reveal:
-		if s == StateRevealed {
+		if s == StateRevealed || s == StateErased {
 			return nil, nil
 		}
 		return step(s, Revealed(c), StateJudged, StateMissed, StateCancelled)
+	case Erase:
+		return erase(s, c)
 	}
 	panic(fmt.Sprintf("shop: unreachable command %T", c))
+}
+
+// maxReason is how many characters a reason has at most.
+const maxReason = 400
+
+func erase(s State, c Erase) ([]Event, error) {
+	switch {
+	case s == StateErased:
+		return nil, nil
+	case s != StateRevealed && s != StateNone:
+		return nil, fmt.Errorf("this slot is not revealed; to erase something of it would tell that it holds something: %w", domain.ErrConflict)
+	case strings.TrimSpace(c.Reason) == "", !utf8.ValidString(c.Reason), strings.ContainsFunc(c.Reason, unicode.IsControl),
+		utf8.RuneCountInString(c.Reason) > maxReason:
+		return nil, fmt.Errorf("the reason of an erasure is one line of up to %d characters: %w", maxReason, domain.ErrInvalid)
+	}
+	return step(s, Erased(c), StateRevealed)
 }
 
 func step(s State, e Event, from ...State) ([]Event, error) {
@@ -292,6 +335,8 @@ func evolve(_ State, e Event) State {
 		return StateCancelled
 	case Revealed:
 		return StateRevealed
+	case Erased:
+		return StateErased
 	}
 	panic(fmt.Sprintf("shop: unreachable event %T", e))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,7 @@ var (
 	missed    = shop.Missed{Reason: shop.OperatorLate}
 	cancelled = shop.Cancelled{Reason: shop.ConsentOver}
 	revealed  = shop.Revealed{Consent: "cns_a", Day: 20881, Slot: 3}
+	erased    = shop.Erased{Reason: "the owner asked for it"}
 )
 
 // lives holds a history for each state that a slot can be in.
@@ -38,6 +40,7 @@ var lives = []struct {
 	{shop.StateMissed, []shop.Event{committed, missed}},
 	{shop.StateCancelled, []shop.Event{committed, cancelled}},
 	{shop.StateRevealed, []shop.Event{committed, sent, replied, judged, revealed}},
+	{shop.StateErased, []shop.Event{committed, sent, replied, judged, revealed, erased}},
 }
 
 // Every command in every state: what is not named is a conflict, and in a slot
@@ -54,7 +57,7 @@ func TestDecide(t *testing.T) {
 	}{
 		{"commit", shop.Commit(committed), map[shop.State]answer{
 			shop.StateNone: {committed}, shop.StateCommitted: {}, shop.StateSent: {}, shop.StateReplied: {},
-			shop.StateJudged: {}, shop.StateMissed: {}, shop.StateCancelled: {}, shop.StateRevealed: {},
+			shop.StateJudged: {}, shop.StateMissed: {}, shop.StateCancelled: {}, shop.StateRevealed: {}, shop.StateErased: {},
 		}},
 		{"send", shop.Send(sent), map[shop.State]answer{shop.StateCommitted: {sent}}},
 		{"reply", shop.Reply(replied), map[shop.State]answer{shop.StateSent: {replied}}},
@@ -63,8 +66,9 @@ func TestDecide(t *testing.T) {
 		{"miss", shop.Miss(missed), map[shop.State]answer{shop.StateCommitted: {missed}}},
 		{"cancel", shop.Cancel(cancelled), map[shop.State]answer{shop.StateCommitted: {cancelled}}},
 		{"reveal", shop.Reveal(revealed), map[shop.State]answer{
-			shop.StateJudged: {revealed}, shop.StateMissed: {revealed}, shop.StateCancelled: {revealed}, shop.StateRevealed: {},
+			shop.StateJudged: {revealed}, shop.StateMissed: {revealed}, shop.StateCancelled: {revealed}, shop.StateRevealed: {}, shop.StateErased: {},
 		}},
+		{"erase", shop.Erase(erased), map[shop.State]answer{shop.StateRevealed: {erased}, shop.StateErased: {}}},
 	}
 	var cases []domaintest.Case[shop.Command, shop.Event]
 	for _, c := range commands {
@@ -84,6 +88,15 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	domaintest.Decide(t, shop.Decider, cases)
+}
+
+func TestEraseNeedsAReason(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{"", " ", "two\nlines", "\xff", strings.Repeat("x", 401)} {
+		if _, err := shop.Decider.Decide(shop.StateRevealed, shop.Erase{Reason: reason}); !errors.Is(err, domain.ErrInvalid) {
+			t.Errorf("Erase for %.10q = %v, want ErrInvalid", reason, err)
+		}
+	}
 }
 
 // At most once: no history lets a second task out.
@@ -126,6 +139,7 @@ func TestResultWith(t *testing.T) {
 		}},
 		{"lost", []shop.Event{committed, sent, lost}, shop.Result{State: shop.StateJudged, Outcome: task.Blocked, Rule: "worker_lost"}},
 		{"missed", []shop.Event{committed, missed}, shop.Result{State: shop.StateMissed, Rule: "operator_late"}},
+		{"missed for a host that had enough", []shop.Event{committed, shop.Missed{Reason: shop.HostBusy}}, shop.Result{State: shop.StateMissed, Rule: "host_busy"}},
 		{"cancelled", []shop.Event{committed, cancelled}, shop.Result{State: shop.StateCancelled, Rule: "consent_over"}},
 		{"revealed", []shop.Event{committed, missed, revealed}, shop.Result{State: shop.StateMissed, Rule: "operator_late"}},
 	} {

@@ -212,7 +212,7 @@ func TestDocuments(t *testing.T) {
 	}
 	server := httptest.NewServer(house.Handler(house.Options{Base: "https://karatum.com", Owner: owner}))
 	defer server.Close()
-	if err := agents.Loopback(time.Now, nil).Prove(t.Context(), server.URL+"/demo-agents/steady/mcp", owner); err != nil {
+	if err := (agents.Hosts{Net: agents.Loopback(time.Now, nil)}).Prove(t.Context(), server.URL+"/demo-agents/steady/mcp", owner); err != nil {
 		t.Errorf("Prove = %v, want the owner listed", err)
 	}
 	for _, name := range []string{"steady", "exam-aware"} {

@@ -1,0 +1,42 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// Bodies holds the bytes that events only commit to. To delete what is not there is
+// not an error.
+type Bodies interface {
+	Delete(ctx context.Context, key string) error
+}
+
+// Erase deletes the reply of a revealed slot and its salt for good, and records that
+// and why. The record comes first: from then on nobody is shown the reply, and whoever
+// does not know what became of a call makes it again. It returns [domain.ErrConflict]
+// for a slot that is not revealed or had no reply.
+func (s *Service) Erase(ctx context.Context, m ledger.Meta, id, reason string, from Bodies) error {
+	for r, err := range s.Log.Stream(ctx, shop.StreamOf(id)) {
+		if err != nil {
+			return err
+		}
+		e, err := s.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			return err
+		}
+		if revealed, ok := e.(shop.Revealed); ok && revealed.Result.ReplyHash.IsZero() {
+			return fmt.Errorf("the slot %s got no reply, so there is nothing to erase: %w", id, domain.ErrConflict)
+		}
+	}
+	if err := s.Shop(ctx, m, id, shop.Erase{Reason: reason}); err != nil {
+		return err
+	}
+	if err := from.Delete(ctx, shop.ReplyKey(id)); err != nil {
+		return fmt.Errorf("the erasure is recorded, and the reply is still in the database; erase it again: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package commands_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/commands/eventlog/memory"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// replies are bodies that can be out of order.
+type replies struct {
+	kept map[string]bool
+	err  error
+}
+
+func (r replies) Delete(_ context.Context, key string) error {
+	if r.err == nil {
+		delete(r.kept, key)
+	}
+	return r.err
+}
+
+func TestErase(t *testing.T) {
+	t.Parallel()
+	log := new(memory.Log)
+	s := &commands.Service{Log: log, Catalog: commands.Catalog()}
+	answered := shop.Revealed{Result: shop.Result{ReplyHash: domain.Hash{1}}}
+	for id, history := range map[string][]domain.Event{
+		"revealed": {shop.Committed{}, shop.Sent{}, shop.Replied{}, shop.Judged{}, answered},
+		"waiting":  {shop.Committed{}, shop.Sent{}, shop.Replied{}, shop.Judged{}},
+		"pad":      {shop.Committed{}},
+		"missed":   {shop.Committed{}, shop.Missed{}, shop.Revealed{}},
+	} {
+		if err := log.Append(t.Context(), shop.StreamOf(id), 0, ledger.Meta{Command: "past"}, history...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bodies := replies{kept: map[string]bool{}}
+	for _, id := range []string{"revealed", "waiting", "pad", "missed"} {
+		bodies.kept[shop.ReplyKey(id)] = true
+	}
+	erase := func(id, reason string, from commands.Bodies) error {
+		return s.Erase(t.Context(), ledger.Meta{Actor: "operator", Command: "erase " + reason}, id, reason, from)
+	}
+	// What must not be erased, and nothing is.
+	for _, tt := range []struct {
+		id, reason string
+		err        error
+	}{
+		{"waiting", "asked for", domain.ErrConflict},
+		{"pad", "asked for", domain.ErrConflict},
+		{"missed", "asked for", domain.ErrConflict},
+		{"unknown", "asked for", domain.ErrNotFound},
+		{"revealed", "", domain.ErrInvalid},
+	} {
+		if err := erase(tt.id, tt.reason, bodies); !errors.Is(err, tt.err) {
+			t.Errorf("Erase(%s, %q) = %v, want %v", tt.id, tt.reason, err, tt.err)
+		}
+	}
+	if len(bodies.kept) != 4 {
+		t.Errorf("%d replies are left, want all", len(bodies.kept))
+	}
+	// A reply that could not be deleted is deleted by the next call, and the event
+	// stays the first one.
+	away := errors.New("the database is away")
+	if err := erase("revealed", "asked for", replies{err: away}); !errors.Is(err, away) {
+		t.Errorf("Erase without a database = %v, want its error", err)
+	}
+	if err := erase("revealed", "once more", bodies); err != nil || bodies.kept[shop.ReplyKey("revealed")] {
+		t.Errorf("Erase once more = %v, and the reply is there: %t", err, bodies.kept[shop.ReplyKey("revealed")])
+	}
+	var last domain.Event
+	n := 0
+	for r, err := range log.Stream(t.Context(), shop.StreamOf("revealed")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		if last, err = s.Catalog.Decode(r.Type, r.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 6 || last != (shop.Erased{Reason: "asked for"}) {
+		t.Errorf("the stream ends with %+v at %d, want the erasure at 6", last, n)
+	}
+	// Whoever reveals again finds it done.
+	if err := s.Shop(t.Context(), ledger.Meta{Command: "reveal"}, "revealed", shop.Reveal(answered)); err != nil {
+		t.Errorf("Reveal what is erased = %v", err)
+	}
+}

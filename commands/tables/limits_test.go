@@ -1,0 +1,372 @@
+package tables_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/commands/tables"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/migrations/pgtest"
+)
+
+// A clock stands until it is put on.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l := &tables.Limits{Pool: pgtest.Open(t), Now: c.Now}
+	one := commands.Quota{Name: "one", Key: "a\x00\xff", Limit: 2, Window: time.Hour} // callers write keys
+	other := commands.Quota{Name: "other", Key: "a\x00\xff", Limit: 3, Window: time.Hour}
+	left := func(remaining int, reset time.Duration) commands.Left {
+		return commands.Left{Remaining: remaining, Reset: reset}
+	}
+	for _, step := range []struct {
+		name   string
+		pass   time.Duration
+		quotas []commands.Quota
+		want   commands.Spent
+		wait   time.Duration
+	}{
+		{"the first", 0, []commands.Quota{one, other}, commands.Spent{OK: true, Left: []commands.Left{left(1, time.Hour), left(2, time.Hour)}}, 0},
+		{
+			"the second, in the same window", 10 * time.Minute,
+			[]commands.Quota{one, other},
+			commands.Spent{OK: true, Left: []commands.Left{left(0, 50*time.Minute), left(1, 50*time.Minute)}},
+			0,
+		},
+		{
+			"one too many charges nothing", 10 * time.Minute,
+			[]commands.Quota{one, other},
+			commands.Spent{Left: []commands.Left{left(0, 40*time.Minute), left(1, 40*time.Minute)}},
+			40 * time.Minute,
+		},
+		{
+			"the other limit has room by itself", 0,
+			[]commands.Quota{other},
+			commands.Spent{OK: true, Left: []commands.Left{left(0, 40*time.Minute)}},
+			0,
+		},
+		{
+			"just before the first lapses", 40*time.Minute - time.Microsecond,
+			[]commands.Quota{one},
+			commands.Spent{Left: []commands.Left{left(0, time.Microsecond)}},
+			time.Microsecond,
+		},
+		{
+			"the first has lapsed and the second has not", time.Microsecond,
+			[]commands.Quota{one},
+			commands.Spent{OK: true, Left: []commands.Left{left(0, 10*time.Minute)}},
+			0,
+		},
+		{"everything has lapsed", 2 * time.Hour, []commands.Quota{one}, commands.Spent{OK: true, Left: []commands.Left{left(1, time.Hour)}}, 0},
+	} {
+		c.pass(step.pass)
+		got, err := l.Take(t.Context(), step.quotas)
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+		if got.Wait() != step.wait {
+			t.Errorf("%s: Wait() = %s, want %s", step.name, got.Wait(), step.wait)
+		}
+	}
+}
+
+// By the clock of the database, and exact however many ask at once.
+func TestLimitsAtOnce(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	quotas := commands.GrantQuotas("build:42", netip.MustParseAddr("192.0.2.1"))
+	var ok atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 { // processes
+		l := &tables.Limits{Pool: pool}
+		for range 6 {
+			wg.Go(func() {
+				spent, err := l.Take(t.Context(), quotas)
+				if err != nil {
+					t.Error(err)
+				}
+				if spent.OK {
+					ok.Add(1)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if got, want := ok.Load(), int64(quotas[0].Limit); got != want {
+		t.Errorf("%d of 24 requests at once were let through, want %d", got, want)
+	}
+}
+
+// However many strangers come, a limit has no more rows than buckets, and they are
+// spread over all of them.
+func TestBucketsAreBounded(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	l := &tables.Limits{Pool: pool}
+	const strangers = 3000
+	var quotas []commands.Quota
+	for i := range strangers {
+		quotas = append(quotas, commands.Quota{Name: "one", Key: fmt.Sprint(i), Limit: strangers, Window: time.Hour})
+	}
+	// Two keys in one bucket are charged once: a request names each limit once.
+	if _, err := l.Take(t.Context(), quotas); err != nil {
+		t.Fatal(err)
+	}
+	var rows, least, most, halves int
+	err := pool.QueryRow(t.Context(), `
+		select count(*), min(n), max(n), count(*) filter (where n < 32768) from buckets`).Scan(&rows, &least, &most, &halves)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of 3,000 in 65,536 about 68 meet another.
+	if rows < strangers-150 || rows >= strangers || least < 0 || most > 65535 || halves < rows*2/5 || halves > rows*3/5 {
+		t.Errorf("%d strangers are in %d buckets from %d to %d, %d of them in the lower half", strangers, rows, least, most, halves)
+	}
+	if _, err := pool.Exec(t.Context(), "insert into buckets (name, n) values ('one', 65536)"); err == nil {
+		t.Error("there can be a bucket too many")
+	}
+}
+
+// Two installations do not spread alike, so nobody can learn from one about another.
+func TestBucketsAreSalted(t *testing.T) {
+	t.Parallel()
+	var lists [2][]int
+	for i := range lists {
+		pool := pgtest.Open(t)
+		l := &tables.Limits{Pool: pool}
+		for k := range 3 {
+			if _, err := l.Take(t.Context(), []commands.Quota{{Name: "one", Key: fmt.Sprint(k), Limit: 1, Window: time.Hour}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := pool.QueryRow(t.Context(), "select array_agg(n order by n) from buckets").Scan(&lists[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cmp.Equal(lists[0], lists[1]) {
+		t.Errorf("both spread their keys over buckets %v", lists[0])
+	}
+}
+
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	turns := &tables.Turns{Pool: pool, Most: 2}
+	const day = 20500
+	for _, step := range []struct {
+		host string
+		day  uint32
+		shop string
+		want bool
+	}{
+		{"a.example:443", day, "shp_1", true},
+		{"a.example:443", day, "shp_2", true},
+		{"a.example:443", day, "shp_3", false},
+		{"a.example:443", day, "shp_1", true}, // has its turn already
+		{"a.example:8443", day, "shp_3", true},
+		{"a.example:443", day + 1, "shp_3", true},
+		{"a.example:443", day, "shp_4", false}, // yesterday is still known
+		{"a.example:443", day + 2, "shp_5", true},
+	} {
+		got, err := turns.Take(t.Context(), step.host, step.day, step.shop)
+		if err != nil || got != step.want {
+			t.Errorf("Take(%s, %d, %s) = %t, %v, want %t", step.host, step.day, step.shop, got, err, step.want)
+		}
+	}
+	var days []int64
+	if err := pool.QueryRow(t.Context(), "select array_agg(distinct day order by day) from turns").Scan(&days); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{day + 1, day + 2}, days); diff != "" {
+		t.Errorf("days kept (-want +got):\n%s", diff)
+	}
+}
+
+// Several workers race for the turns of one host.
+func TestTurnsAtOnce(t *testing.T) {
+	t.Parallel()
+	turns := &tables.Turns{Pool: pgtest.Open(t), Most: 24}
+	var taken atomic.Int64
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		for i := range 10 {
+			wg.Go(func() {
+				ok, err := turns.Take(t.Context(), "a.example:443", 1, fmt.Sprintf("shp_%d_%d", worker, i))
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					taken.Add(1)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if taken.Load() != 24 {
+		t.Errorf("%d of 40 tasks have a turn, want 24", taken.Load())
+	}
+}
+
+func TestFetches(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	pool := pgtest.Open(t)
+	processes := []*tables.Fetches{{Pool: pool, Now: c.Now}, {Pool: pool, Now: c.Now}}
+	var calls []string // what each call was told of the one before
+	ask := func(process int, key, answer string) string {
+		t.Helper()
+		got, err := processes[process].Fetch(t.Context(), key, func(_ context.Context, last []byte) []byte {
+			calls = append(calls, string(last))
+			return []byte(answer)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	for _, step := range []struct {
+		pass        time.Duration
+		process     int
+		key, answer string
+		want        string
+	}{
+		{0, 0, "a", "1", "1"},
+		{59 * time.Second, 0, "a", "2", "1"},
+		{0, 1, "a", "2", "1"},
+		{0, 1, "b", "", ""},
+		{time.Second, 1, "a", "3", "3"},
+		{0, 0, "a", "4", "3"},
+		{time.Hour, 0, "a", "5", "5"},
+		{40 * 24 * time.Hour, 0, "c", "6", "6"},
+	} {
+		c.pass(step.pass)
+		if got := ask(step.process, step.key, step.answer); got != step.want {
+			t.Errorf("Fetch(%s) = %q, want %q", step.key, got, step.want)
+		}
+	}
+	if diff := cmp.Diff([]string{"", "", "1", "3", ""}, calls); diff != "" {
+		t.Errorf("what was known before each fetch (-want +got):\n%s", diff)
+	}
+	var keys []string
+	if err := pool.QueryRow(t.Context(), "select array_agg(key order by key) from fetches").Scan(&keys); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"c"}, keys); diff != "" {
+		t.Errorf("kept after forty days (-want +got):\n%s", diff)
+	}
+}
+
+// All who ask at once, in whatever process, get what one of them fetches.
+func TestFetchesAtOnce(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	var fetched, asking atomic.Int64
+	begun := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		f := &tables.Fetches{Pool: pool}
+		for range 4 {
+			wg.Go(func() {
+				asking.Add(1)
+				got, err := f.Fetch(t.Context(), "a", func(context.Context, []byte) []byte {
+					fetched.Add(1)
+					<-begun
+					return []byte("once")
+				})
+				if err != nil || string(got) != "once" {
+					t.Errorf("Fetch = %q, %v", got, err)
+				}
+			})
+		}
+	}
+	for asking.Load() < 12 || fetched.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	close(begun)
+	wg.Wait()
+	if fetched.Load() != 1 {
+		t.Errorf("%d fetches, want 1", fetched.Load())
+	}
+}
+
+// A fetch is not given up with the one who asked first, and one who vanished in the
+// middle keeps others off for a minute and no longer.
+func TestFetchesOfThoseWhoVanish(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	pool := pgtest.Open(t)
+	f := &tables.Fetches{Pool: pool, Now: c.Now}
+	ctx, cancel := context.WithCancel(t.Context())
+	got, err := f.Fetch(ctx, "a", func(ctx context.Context, _ []byte) []byte {
+		cancel()
+		if ctx.Err() != nil {
+			t.Errorf("the fetch ends with who asked: %v", ctx.Err())
+		}
+		return []byte("1")
+	})
+	if err != nil || string(got) != "1" {
+		t.Errorf("Fetch = %q, %v, want 1", got, err)
+	}
+	if _, err := pool.Exec(t.Context(), "update fetches set pending = true, asked = $1", c.Now().Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	got, err = f.Fetch(t.Context(), "a", func(_ context.Context, last []byte) []byte { return append(last, '2') })
+	if err != nil || string(got) != "12" {
+		t.Errorf("Fetch after one that vanished = %q, %v, want 12", got, err)
+	}
+}
+
+func TestLimitsWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	gone := pgtest.Open(t).Config()
+	gone.ConnConfig.Host = "/nonexistent"
+	gone.ConnConfig.Fallbacks = nil
+	away, err := pgxpool.NewWithConfig(t.Context(), gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(away.Close)
+	_, limitErr := (&tables.Limits{Pool: away}).Take(t.Context(), commands.RevokeQuotas(netip.Addr{}))
+	_, turnErr := (&tables.Turns{Pool: away, Most: 1}).Take(t.Context(), "a.example:443", 1, "shp_1")
+	_, fetchErr := (&tables.Fetches{Pool: away}).Fetch(t.Context(), "a", func(context.Context, []byte) []byte {
+		t.Error("fetched without a claim")
+		return nil
+	})
+	for name, err := range map[string]error{"Limits": limitErr, "Turns": turnErr, "Fetches": fetchErr} {
+		if !errors.Is(err, domain.ErrUnavailable) {
+			t.Errorf("%s without a database: %v, want ErrUnavailable", name, err)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package domain
+
+import "errors"
+
+// A Code names the reason of a refusal more closely than its kind does, for
+// programs that have to tell one refusal from another of the same kind. Codes
+// are stable: the api package makes each the type of a problem, and a client may
+// decide on it.
+type Code string
+
+// Codes of what owners may do wrong, or find in their way.
+const (
+	ActiveConsent      Code = "active-consent"       // the agent has one already
+	BadSignature       Code = "bad-signature"        // no encoding that is accepted
+	ChainNotConfigured Code = "chain-not-configured" // no node of the chain that would have to be asked
+	ChainUnavailable   Code = "chain-unavailable"    // its node does not answer
+	ChallengeExpired   Code = "challenge-expired"
+	ChallengeForeign   Code = "challenge-foreign" // not issued here, or for something else
+	ChallengeUsed      Code = "challenge-used"
+	ConsentOver        Code = "consent-over"
+	EndpointRefused    Code = "endpoint-refused" // may not be shopped by anybody's leave
+	HostNotProven      Code = "host-not-proven"
+	HostStopped        Code = "host-stopped"     // it wants no tasks, whoever owns it
+	HostUnreachable    Code = "host-unreachable" // its proof could not be read
+	NoCertificate      Code = "no-certificate"
+	NotRegistered      Code = "not-registered"
+	OwnerChanged       Code = "owner-changed"
+	OwnerNonceMissing  Code = "owner-nonce-missing" // a contract wallet has to commit to one
+	OwnerNonceMismatch Code = "owner-nonce-mismatch"
+	PayloadChanged     Code = "payload-changed" // not the one that was issued
+	PaymentRules       Code = "payment-rules"
+	WrongChain         Code = "wrong-chain"
+	WrongDomain        Code = "wrong-domain"
+	WrongSigner        Code = "wrong-signer"
+)
+
+// WithCode returns err with a code to be found by [CodeOf]. Its text and its kind
+// stay as they are.
+func WithCode(c Code, err error) error { return &codedError{c, err} }
+
+// CodeOf returns the code of err, or "" if it has none.
+func CodeOf(err error) Code {
+	if e, ok := errors.AsType[*codedError](err); ok {
+		return e.code
+	}
+	return ""
+}
+
+type codedError struct {
+	code Code
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }

@@ -1,0 +1,308 @@
+package publiclog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/merkle"
+)
+
+// A Reader answers from the public log as of the latest published checkpoint: what has
+// a leaf but is not covered by a checkpoint yet is not there. Each answer is of one
+// snapshot. Methods return [domain.ErrNotFound] as long as nothing is published.
+type Reader struct {
+	Pool *pgxpool.Pool
+}
+
+// A Head is the latest published checkpoint.
+type Head struct {
+	Origin string
+	Size   uint64
+	Root   domain.Hash
+	Note   []byte // signed by the log, and by witnesses if there are any
+	Key    string // the vkey of the log
+}
+
+// Head returns the latest published checkpoint.
+func (r Reader) Head(ctx context.Context) (h Head, err error) {
+	err = r.snapshot(ctx, func(v view) error {
+		h = v.Head
+		return nil
+	})
+	return h, err
+}
+
+// A view is the log as of one checkpoint, in one snapshot.
+type view struct {
+	Head
+	tx pgx.Tx
+}
+
+// snapshot runs f on the latest published checkpoint.
+func (r Reader) snapshot(ctx context.Context, f func(view) error) error {
+	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, r.Pool, o, func(tx pgx.Tx) error {
+		h, err := latest(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return f(view{h, tx})
+	})
+}
+
+func latest(ctx context.Context, q querier) (h Head, err error) {
+	var root []byte
+	err = q.QueryRow(ctx, `
+		select p.size, c.root, p.note, coalesce(h.vkey, '')
+		from tree_published p join tree_checkpoints c using (size) cross join tree_head h
+		order by p.size desc limit 1`).Scan(&h.Size, &root, &h.Note, &h.Key)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return h, fmt.Errorf("no checkpoint has been published yet: %w", domain.ErrNotFound)
+	}
+	if err != nil {
+		return h, fmt.Errorf("read the latest checkpoint: %w", err)
+	}
+	h.Root = domain.Hash(root)
+	v, err := verifier(h.Key)
+	if err != nil {
+		return h, err
+	}
+	h.Origin = v.Name()
+	return h, openNote(v, h.Note, h.Size, h.Root)
+}
+
+// noteAt returns the published checkpoint of a size, nil if there is none.
+func (v view) noteAt(ctx context.Context, size uint64) (signed []byte, err error) {
+	if size == v.Size {
+		return v.Note, nil
+	}
+	var root []byte
+	err = v.tx.QueryRow(ctx, `select c.root, p.note from tree_published p join tree_checkpoints c using (size) where size = $1`, size).
+		Scan(&root, &signed)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a checkpoint: %w", err)
+	}
+	key, err := verifier(v.Key)
+	if err != nil {
+		return nil, err
+	}
+	return signed, openNote(key, signed, size, domain.Hash(root))
+}
+
+// proven returns leaves that were read, if all of them stand in the tree.
+func (v view) proven(ctx context.Context, leaves []Leaf) ([]Leaf, error) {
+	if err := inTree(hashes(ctx, v.tx, tree(v.Size, v.Root)), leaves); err != nil {
+		return nil, err
+	}
+	return leaves, nil
+}
+
+// Leaves returns up to limit leaves from an index on, and the checkpoint that covers
+// them. There are none at its size and beyond.
+func (r Reader) Leaves(ctx context.Context, from uint64, limit int) (leaves []Leaf, h Head, err error) {
+	err = r.snapshot(ctx, func(v view) (err error) {
+		h = v.Head
+		end := min(from+uint64(limit), h.Size) //nolint:gosec // not negative
+		if from >= end {
+			leaves = []Leaf{}
+			return nil
+		}
+		if leaves, err = loadRange(ctx, v.tx, from, end); err != nil {
+			return err
+		}
+		leaves, err = v.proven(ctx, leaves)
+		return err
+	})
+	return leaves, h, err
+}
+
+// Leaf returns the leaf with an index, or [domain.ErrNotFound] if the latest published
+// checkpoint does not cover it.
+func (r Reader) Leaf(ctx context.Context, index uint64) (l Leaf, h Head, err error) {
+	leaves, h, err := r.Leaves(ctx, index, 1)
+	if err != nil {
+		return l, h, err
+	}
+	if len(leaves) == 0 {
+		return l, h, fmt.Errorf("the log has %d records, from 0 on, and no %d: %w", h.Size, index, domain.ErrNotFound)
+	}
+	return leaves[0], h, nil
+}
+
+// Stream returns up to limit leaves of one stream, from a version on. It returns
+// [domain.ErrNotFound] for a stream without any: whether it has sealed records, nothing
+// tells.
+func (r Reader) Stream(ctx context.Context, s ledger.Stream, version uint64, limit int) (leaves []Leaf, h Head, err error) {
+	err = r.snapshot(ctx, func(v view) (err error) {
+		h = v.Head
+		leaves, err = loadLeaves(ctx, v.tx, `where stream = $1 and version >= $2 and index < $3 order by version limit $4`,
+			string(s), version, h.Size, limit)
+		if err != nil {
+			return err
+		}
+		if len(leaves) == 0 {
+			var exists bool
+			err := v.tx.QueryRow(ctx, `select exists (select from tree_leaves where stream = $1 and index < $2)`, string(s), h.Size).Scan(&exists)
+			if err == nil && !exists {
+				err = fmt.Errorf("the log has no stream %s: %w", s, domain.ErrNotFound)
+			}
+			return err
+		}
+		leaves, err = v.proven(ctx, leaves)
+		return err
+	})
+	return leaves, h, err
+}
+
+// An Inclusion proves that a leaf stands in the first Size leaves of the log.
+type Inclusion struct {
+	Leaf Leaf
+	Size uint64
+	Root domain.Hash // of that many leaves
+	Path []domain.Hash
+	Note []byte // the published checkpoint of Size, nil if there is none
+}
+
+// Inclusion returns the proof that leaf index is one of the first size leaves; a size
+// of 0 means all of the latest published checkpoint. It returns [domain.ErrInvalid] if
+// it cannot be one of them, and [domain.ErrNotFound] for a size that no published
+// checkpoint covers.
+func (r Reader) Inclusion(ctx context.Context, index, size uint64) (p Inclusion, h Head, err error) {
+	if size > 0 && index >= size {
+		return p, h, fmt.Errorf("there is no leaf %d among the first %d: %w", index, size, domain.ErrInvalid)
+	}
+	err = r.snapshot(ctx, func(v view) (err error) {
+		h = v.Head
+		if p.Size = size; size == 0 {
+			p.Size = h.Size
+		}
+		if p.Size > h.Size || index >= h.Size {
+			return fmt.Errorf("the log has %d records so far: %w", h.Size, domain.ErrNotFound)
+		}
+		if p.Leaf, err = loadLeaf(ctx, v.tx, index); err != nil {
+			return err
+		}
+		if p.Root, err = v.rootAt(ctx, p.Size); err != nil {
+			return err
+		}
+		if p.Path, err = inclusion(hashes(ctx, v.tx, tree(h.Size, h.Root)), index, p.Size); err != nil {
+			return err
+		}
+		if err := merkle.VerifyPath(p.Leaf.Hash, index, p.Size, p.Path, p.Root); err != nil {
+			return damaged("%w", err)
+		}
+		p.Note, err = v.noteAt(ctx, p.Size)
+		return err
+	})
+	return p, h, err
+}
+
+// rootAt returns the root of the first size leaves.
+func (v view) rootAt(ctx context.Context, size uint64) (domain.Hash, error) {
+	if size == v.Size {
+		return v.Root, nil
+	}
+	return rootAt(hashes(ctx, v.tx, tree(v.Size, v.Root)), size)
+}
+
+// A Consistency proves that the first From leaves of the log are the first of To.
+type Consistency struct {
+	From, To         uint64
+	FromRoot, ToRoot domain.Hash
+	Path             []domain.Hash
+	Note             []byte // the published checkpoint of To, nil if there is none
+}
+
+// Consistency returns the proof that the log of to leaves continues that of from; a
+// to of 0 means all of the latest published checkpoint. It returns [domain.ErrInvalid]
+// if from is the larger one, and [domain.ErrNotFound] for a size that no published
+// checkpoint covers.
+func (r Reader) Consistency(ctx context.Context, from, to uint64) (p Consistency, h Head, err error) {
+	if to > 0 && from > to {
+		return p, h, fmt.Errorf("a log of %d records does not continue one of %d: %w", to, from, domain.ErrInvalid)
+	}
+	err = r.snapshot(ctx, func(v view) (err error) {
+		h = v.Head
+		if p.From, p.To = from, to; to == 0 {
+			p.To = h.Size
+		}
+		if p.From > h.Size || p.To > h.Size {
+			return fmt.Errorf("the log has %d records so far: %w", h.Size, domain.ErrNotFound)
+		}
+		if p.FromRoot, err = v.rootAt(ctx, p.From); err != nil {
+			return err
+		}
+		if p.ToRoot, err = v.rootAt(ctx, p.To); err != nil {
+			return err
+		}
+		if p.Path, err = consistency(hashes(ctx, v.tx, tree(h.Size, h.Root)), p.From, p.To); err != nil {
+			return err
+		}
+		p.Note, err = v.noteAt(ctx, p.To)
+		return err
+	})
+	return p, h, err
+}
+
+// Tile returns the bytes of a tile as clients fetch them. It returns
+// [domain.ErrNotFound] for a tile that no published checkpoint needs: a full one beyond
+// the latest of them, or a partial one that is the edge of none.
+func (r Reader) Tile(ctx context.Context, t Tile) (data []byte, err error) {
+	missing := fmt.Errorf("no checkpoint needs this tile: %w", domain.ErrNotFound)
+	nodes, ok := t.nodes()
+	if !ok {
+		return nil, missing
+	}
+	err = r.snapshot(ctx, func(v view) error {
+		needed := nodes <= v.Size>>(8*t.Level)
+		if needed && t.Width < 1<<8 {
+			err := v.tx.QueryRow(ctx, `select exists (select from tree_published where size >= $1 and size < $2)`,
+				nodes<<(8*t.Level), (nodes+1)<<(8*t.Level)).Scan(&needed)
+			if err != nil {
+				return fmt.Errorf("read the checkpoints: %w", err)
+			}
+		}
+		if !needed {
+			return missing
+		}
+		if t.Entries {
+			data, err = v.entries(ctx, nodes-uint64(t.Width), nodes) //nolint:gosec // at most 256
+			return err
+		}
+		stored, err := loadTiles(ctx, v.tx, []merkle.TileID{t.TileID})
+		if err != nil {
+			return err
+		}
+		size := 32 * t.Width
+		if len(stored[t.TileID]) < size {
+			return damaged("%s has %d bytes, and must have %d", t.TileID, len(stored[t.TileID]), size)
+		}
+		data = stored[t.TileID][:size]
+		return nil
+	})
+	return data, err
+}
+
+// entries returns the bundle of the entries from one index up to another.
+func (v view) entries(ctx context.Context, from, to uint64) (bundle []byte, err error) {
+	leaves, err := loadRange(ctx, v.tx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	if leaves, err = v.proven(ctx, leaves); err != nil {
+		return nil, err
+	}
+	for _, l := range leaves {
+		bundle = appendEntry(bundle, l.Hash)
+	}
+	return bundle, nil
+}
