@@ -34,10 +34,10 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test check fmt lint race fuzz bench generate fresh postgres compiler clean
+.PHONY: help demo run build test test-peers check fmt lint race fuzz bench generate contracts fresh postgres compiler peers clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: postgres build ## run the whole programme on a virtual clock, then keep its API up (DEMO_FLAGS='--once --json')
 	@exec bin/karatum-demo $(DEMO_FLAGS)
@@ -51,6 +51,10 @@ build: ## build the programs into bin/
 test: postgres compiler ## run all tests with the race detector
 	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) ./...
 	@cd bench && go vet ./... && go build -o /dev/null ./...
+
+test-peers: postgres compiler peers ## run the tests against programs of others: wallets, nodes, clients (npm)
+	@PEERS=$(CURDIR)/.ci/peers CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) \
+		go test $(race_flag) -tags peers -run '^TestPeer' -timeout $(TIMEOUT) ./...
 
 check: fmt fresh lint test ## all that a change must pass: format, generated files, vet, lint, tests
 
@@ -80,6 +84,9 @@ bench: postgres ## measure appends next to pgbench (BENCH_FLAGS), and the making
 
 generate: ## write the generated files again
 	@go generate ./...
+
+contracts: ## compile the Solidity contracts again (npm)
+	@cd chain/contracts && npm ci --ignore-scripts --no-audit --no-fund >&2 && node build.cjs
 
 fresh: ## fail if a generated file, go.mod or go.sum is stale
 	@sum() { git ls-files -co --exclude-standard -z | sort -z | xargs -0 sha256sum 2>/dev/null || true; }; \
@@ -111,6 +118,22 @@ postgres: ## find the programs of PostgreSQL, or install them
 	echo 'PostgreSQL is missing. Install the package postgresql (Debian: apt-get install postgresql)' >&2; \
 	echo 'or set MYSTERY_DATABASE_URL to a database that may be used.' >&2; \
 	exit 1
+
+# What is installed there is pinned by a lock file and is no part of the product.
+peers: ## install the programs of others that test-peers runs against
+	@if ! type -P npm >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
+		echo 'npm is missing: installing nodejs and npm' >&2; \
+		$(call install,nodejs npm); \
+	fi; \
+	if ! type -P npm >/dev/null; then \
+		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \
+		exit 1; \
+	fi; \
+	cd .ci/peers; \
+	if ! cmp -s package-lock.json node_modules/.installed; then \
+		npm ci --ignore-scripts --no-audit --no-fund >&2; \
+		cp package-lock.json node_modules/.installed; \
+	fi
 
 compiler: ## find a C compiler for the race detector, or install one
 	@if [ -n "$(race_flag)" ]; then exit 0; fi; \

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/projections"
 )
@@ -92,6 +93,18 @@ func (s *server) agentBody(ctx context.Context, ref agent.Ref) (b agentBody, err
 	return b, nil
 }
 
+// whyOver says why a consent ended, to be put behind the day on which it did.
+func whyOver(reason consent.EndReason) string {
+	switch reason {
+	case consent.OwnerChanged:
+		return ", as the agent changed hands"
+	case consent.CertificateWithdrawn:
+		return ", as the agent's certificate was withdrawn"
+	case consent.Expired:
+	}
+	return ""
+}
+
 // note says how an agent stands to spot checks, in one word and for people. last
 // is the last consent that was granted, if there is one.
 func note(last []projections.Consent, f *projections.Finding) (word, text string) {
@@ -105,7 +118,7 @@ func note(last []projections.Consent, f *projections.Finding) (word, text string
 	case projections.Revoked:
 		text = fmt.Sprintf("The owner revoked the consent to spot checks on %s.", c.Over.Format(time.DateOnly))
 	default:
-		text = fmt.Sprintf("The consent to spot checks ended on %s.", c.Over.Format(time.DateOnly))
+		text = fmt.Sprintf("The consent to spot checks ended on %s%s.", c.Over.Format(time.DateOnly), whyOver(consent.EndReason(c.Reason)))
 	}
 	if f == nil {
 		return c.State, text + " Nothing has been compared yet."

@@ -1,5 +1,5 @@
 // Package api is the public HTTP interface: JSON under /v1/mystery, described by
-// the OpenAPI document that it serves.
+// the OpenAPI document that it serves, and the pages of the explorer beside it.
 //
 // An answer to a GET is made from public read models alone, so nothing in it, not
 // its size and not its headers, depends on whether a task was sent or answered
@@ -13,30 +13,33 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/karatum/mystery/api/explorer"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
-	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/projections"
+	"github.com/karatum/mystery/projections/publiclog"
 )
 
 // A Service carries out what owners ask for. [commands.Service] is one.
 type Service interface {
 	Challenge(ctx context.Context, r consent.Request) (commands.Challenged, error)
-	Grant(ctx context.Context, challengeID string, p consent.Payload, sig eip191.Signature, ownerNonce domain.Hash) (id, refused string, err error)
+	Grant(ctx context.Context, challengeID string, p consent.Payload, sig consent.Signature, ownerNonce domain.Hash) (id string, err error)
 	ChallengeRevoke(ctx context.Context, consentID string, ref agent.Ref) (commands.RevokeChallenged, error)
-	Revoke(ctx context.Context, consentID string, ref agent.Ref, challengeID string, sig eip191.Signature) error
+	Revoke(ctx context.Context, consentID string, ref agent.Ref, challengeID string, sig consent.Signature) error
 }
 
 // Bodies holds the bytes that came from outside and that events only commit to.
@@ -45,16 +48,23 @@ type Bodies interface {
 	Get(ctx context.Context, key string) (salt, body []byte, err error)
 }
 
-// Config is what the interface needs. All fields but Logger are required.
+// Config is what the interface needs. All fields but Limits, Proxies and Logger are
+// required.
 type Config struct {
 	Service   Service
 	Reader    projections.Reader
+	Ledger    publiclog.Reader
 	Bodies    Bodies
-	PublicURL string // where the interface is reached, without a slash at the end
+	PublicURL string           // where the interface is reached, without a slash at the end
+	Now       func() time.Time // programme time
+	Facts     explorer.Facts   // what pages tell of how the programme is run
 
 	// CatchUp applies everything in the log to the read models. It runs before
 	// a write is answered, so that the caller can read what it wrote.
 	CatchUp func(ctx context.Context) error
+
+	Limits  Limits         // nil: challenges may be asked for without end
+	Proxies []netip.Prefix // whose X-Forwarded-For is believed
 
 	Logger *slog.Logger // nil: silent
 }
@@ -65,6 +75,7 @@ const root = "/v1/mystery"
 type server struct {
 	Config
 	router chi.Router
+	pages  *explorer.Pages
 }
 
 // New returns the handler of the whole interface, with the probes /healthz and
@@ -76,13 +87,15 @@ func New(c Config) http.Handler {
 	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	s := &server{Config: c, router: chi.NewRouter()}
-	s.router.Use(identify, s.recover, secure, readable, middleware.GetHead)
+	s.pages = s.explorer()
+	s.router.Use(identify, s.locate, s.recover, secure, s.readable, middleware.GetHead)
 	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
+		s.turnAway(w, r, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
 	})
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	s.router.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok\n") })
 	s.router.Get("/readyz", s.ready)
+	s.pages.Register(s.router)
 
 	api := humachi.New(s.router, description())
 	s.registerProgramme(api)
@@ -92,6 +105,7 @@ func New(c Config) http.Handler {
 	s.registerFindings(api)
 	s.registerAgents(api)
 	s.registerSurfaces(api)
+	s.registerLedger(api)
 	return s.router
 }
 
@@ -179,7 +193,7 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 			w.Header().Add("Allow", http.MethodHead)
 		}
 	}
-	writeProblem(w, newProblem(r.Context(), http.StatusMethodNotAllowed, "this path has no such method"))
+	s.turnAway(w, r, newProblem(r.Context(), http.StatusMethodNotAllowed, "this path has no such method"))
 }
 
 // A request is what its handlers need to know of it beside the input.
@@ -206,7 +220,8 @@ func identify(next http.Handler) http.Handler {
 	})
 }
 
-// secure sets the headers that every answer has.
+// secure sets the headers that every answer has. Pages allow themselves a style
+// sheet beyond that.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -220,10 +235,10 @@ func secure(next http.Handler) http.Handler {
 
 // readable refuses a query that does not parse. Its broken parts would be dropped
 // without a word, and a filter with them.
-func readable(next http.Handler) http.Handler {
+func (s *server) readable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-			writeProblem(w, newProblem(r.Context(), http.StatusBadRequest, "the query of the URL cannot be read"))
+			s.turnAway(w, r, newProblem(r.Context(), http.StatusBadRequest, "the query of the URL cannot be read"))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -248,7 +263,7 @@ func (s *server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 	}
 	s.Logger.ErrorContext(r.Context(), "a handler panicked", "requestId", requestOf(r.Context()).id,
 		"method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-	writeProblem(w, newProblem(r.Context(), http.StatusInternalServerError, ""))
+	s.turnAway(w, r, newProblem(r.Context(), http.StatusInternalServerError, ""))
 }
 
 // caughtUp brings the read models up to what a request has just written. The

@@ -101,7 +101,8 @@ func TestOwnersWay(t *testing.T) {
 	if signer, err := eip191.Recover(message, signature); err != nil || signer.String() != c["owner"] {
 		t.Errorf("the published message was signed by %s (%v), want %s", signer, err, c["owner"])
 	}
-	if c["state"] != "active" || c["demo"] != true || c["label"] != "DEMO" || c["verified"] != "eip191" || !strings.Contains(message, fmt.Sprint(c["payloadHash"])) {
+	verified, _ := c["verified"].(map[string]any)
+	if c["state"] != "active" || c["demo"] != true || c["label"] != "DEMO" || verified["method"] != "eip191" || verified["at"] != nil || !strings.Contains(message, fmt.Sprint(c["payloadHash"])) {
 		t.Errorf("the consent is %v", c)
 	}
 
@@ -116,7 +117,8 @@ func TestOwnersWay(t *testing.T) {
 	if got := w.post(root+"/consents/"+id+"/revoke", http.StatusOK, body); got["state"] != "revoked" || w.records() != n {
 		t.Errorf("revoking twice: %v, and %d records more", got, w.records()-n)
 	}
-	if c := w.get(root + "/consents/" + id); c["state"] != "revoked" || c["overAt"] == nil {
+	c = w.get(root + "/consents/" + id)
+	if r, _ := c["revocation"].(map[string]any); c["state"] != "revoked" || c["overAt"] == nil || r["message"] != text || r["nonce"] == nil {
 		t.Errorf("the revoked consent is %v", c)
 	}
 	if a := w.do(http.MethodPost, root+"/consents/"+id+"/revoke-challenge", ""); a.status != http.StatusConflict {
@@ -146,11 +148,11 @@ func TestRefusedConsent(t *testing.T) {
 	s := w.challenge(honest, "endpoints", []any{map[string]any{"kind": "a2a", "url": "https://stranger.example/a2a"}})
 	a := w.do(http.MethodPost, root+"/consents", encode(s.body))
 	p := w.object(a.body)
-	if a.status != http.StatusUnprocessableEntity || p["type"] != "https://karatum.com/problems/consent-refused" || p["consent"] != s.id {
+	if a.status != http.StatusUnprocessableEntity || p["type"] != "https://karatum.com/problems/host-not-proven" || p["consent"] != s.id {
 		t.Fatalf("an unproven host: %d: %s", a.status, a.body)
 	}
 	c := w.get(root + "/consents/" + s.id)
-	if c["state"] != "refused" || c["refusedAt"] == nil || c["grantedAt"] != nil || c["reason"] != p["detail"] {
+	if c["state"] != "refused" || c["cause"] != "host_not_proven" || c["refusedAt"] == nil || c["grantedAt"] != nil || c["reason"] != p["detail"] {
 		t.Errorf("the refused consent is %v", c)
 	}
 	if got := w.get(root + "/agents/" + string(honest)); got["spotChecks"] != "never" {
@@ -192,6 +194,14 @@ func TestBadInput(t *testing.T) {
 		}
 		return list
 	}
+	money := func(task, month string) map[string]any {
+		return map[string]any{"network": "eip155:84532", "maxPerTask": task, "maxPerMonth": month}
+	}
+	nonce := domain.Sum([]byte("mine"))
+	crlf := w.crlf(honest)
+	const plain, token = agent.Ref("build:plain"), agent.Ref("erc8004:84532:0x8004a818bfb912233c491871b3d84c89a494bd9e:0")
+	w.ok(w.service.Agent(t.Context(), w.meta("register"), plain, agent.Register{Agent: plain, Wallet: owner}))
+	w.ok(w.service.Agent(t.Context(), w.meta("register"), token, agent.Register{Agent: token, Wallet: owner, Demo: true}))
 	const unknown = "cns_aaaaaaaaaaaaaaaaaaaa"
 	oversize := `{"agent":"` + strings.Repeat("x", 70000) + `"}`
 
@@ -223,33 +233,48 @@ func TestBadInput(t *testing.T) {
 		{"oversize grant", "POST", consents, oversize, 413, "too-large"},
 		{"oversize revocation", "POST", consents + "/" + id + "/revoke", oversize, 413, "too-large"},
 
-		{"second grant of a challenge", "POST", consents, encode(used.body), 403, "forbidden"}, // expired by now, see TestSecondGrant
-		{"expired challenge", "POST", consents, encode(expired.body), 403, "forbidden"},
-		{"forged challenge id", "POST", consents, fresh("challengeId", "chl_"+strings.Repeat("A", 139)), 422, "invalid"},
-		{"challenge id that is none", "POST", consents, fresh("challengeId", "x"), 422, "invalid"},
-		{"challenge of another payload", "POST", consents, fresh("challengeId", goodChallenge), 422, "invalid"},
-		{"challenge to revoke used to grant", "POST", consents, fresh("challengeId", toRevokeID), 422, "invalid"},
-		{"changed payload", "POST", consents, encode(with(w.object(encode(good.body)), "payload", payload("maxPerDay", 24))), 422, "invalid"},
-		{"signature by another text", "POST", consents, fresh("signature", otherSignature), 403, "forbidden"},
-		{"signature that is none", "POST", consents, fresh("signature", "0x12"), 422, "invalid"},
-		{"signature with a high s", "POST", consents, fresh("signature", highS(goodSignature)), 422, "invalid"},
-		{"revocation by another text", "POST", consents + "/" + id + "/revoke", encode(map[string]any{"challengeId": toRevokeID, "signature": otherSignature}), 403, "forbidden"},
-		{"revocation with a challenge to grant", "POST", consents + "/" + id + "/revoke", encode(map[string]any{"challengeId": goodChallenge, "signature": goodSignature}), 422, "invalid"},
-		{"revocation of another consent", "POST", consents + "/" + used.id + "/revoke", encode(map[string]any{"challengeId": toRevokeID, "signature": eip191.Sign(toRevokeText, key).String()}), 422, "invalid"},
+		{"second grant of a challenge", "POST", consents, encode(used.body), 403, "challenge-expired"}, // expired by now, see TestSecondGrant
+		{"expired challenge", "POST", consents, encode(expired.body), 403, "challenge-expired"},
+		{"forged challenge id", "POST", consents, fresh("challengeId", "chl_"+strings.Repeat("A", 139)), 422, "challenge-foreign"},
+		{"challenge id that is none", "POST", consents, fresh("challengeId", "x"), 422, "challenge-foreign"},
+		{"challenge of another payload", "POST", consents, fresh("challengeId", goodChallenge), 422, "payload-changed"},
+		{"challenge to revoke used to grant", "POST", consents, fresh("challengeId", toRevokeID), 422, "challenge-foreign"},
+		{"changed payload", "POST", consents, encode(with(w.object(encode(good.body)), "payload", payload("maxPerDay", 24))), 422, "payload-changed"},
+		{"signature by another text", "POST", consents, fresh("signature", otherSignature), 403, "wrong-signer"},
+		{"signature that is none", "POST", consents, fresh("signature", "0x12"), 422, "bad-signature"},
+		{"signature with a high s", "POST", consents, fresh("signature", highS(goodSignature)), 422, "bad-signature"},
+		{"revocation by another text", "POST", consents + "/" + id + "/revoke", encode(map[string]any{"challengeId": toRevokeID, "signature": otherSignature}), 403, "wrong-signer"},
+		{"revocation with a challenge to grant", "POST", consents + "/" + id + "/revoke", encode(map[string]any{"challengeId": goodChallenge, "signature": goodSignature}), 422, "challenge-foreign"},
+		{"revocation of another consent", "POST", consents + "/" + used.id + "/revoke", encode(map[string]any{"challengeId": toRevokeID, "signature": eip191.Sign(toRevokeText, key).String()}), 422, "challenge-foreign"},
 
 		{"seven endpoints", "POST", challenge, request(honest, "endpoints", endpoints(7)), 422, "invalid"},
 		{"no endpoint", "POST", challenge, request(honest, "endpoints", []any{}), 422, "invalid"},
-		{"http endpoint", "POST", challenge, request(honest, "endpoints", []any{map[string]any{"kind": "a2a", "url": "http://agent.example"}}), 422, "invalid"},
+		{"http endpoint", "POST", challenge, request(honest, "endpoints", []any{map[string]any{"kind": "a2a", "url": "http://agent.example"}}), 422, "endpoint-refused"},
 		{"25 tasks a day", "POST", challenge, request(honest, "maxPerDay", 25), 422, "invalid"},
 		{"101 tasks a week", "POST", challenge, request(honest, "maxPerWeek", 101), 422, "invalid"},
 		{"delay below an hour", "POST", challenge, request(honest, "revealDelaySeconds", 3599), 422, "invalid"},
 		{"validity above a year", "POST", challenge, request(honest, "validityDays", 366), 422, "invalid"},
 		{"kind without endpoint", "POST", challenge, request(honest, "kinds", []any{"mcp"}), 422, "invalid"},
-		{"payment with a sign", "POST", challenge, request(honest, "payment", map[string]any{"network": "eip155:84532", "maxPerTask": "-1", "maxPerMonth": "9"}), 422, "invalid"},
+		{"payment with a sign", "POST", challenge, request(honest, "paymentsAllowed", true, "payment", map[string]any{"network": "eip155:84532", "maxPerTask": "-1", "maxPerMonth": "9"}), 422, "payment-rules"},
+		{"payment that is not allowed", "POST", challenge, request(honest, "payment", money("1", "9")), 422, "payment-rules"},
+		{"payments without limits", "POST", challenge, request(honest, "paymentsAllowed", true), 422, "payment-rules"},
+		{"a month for less than a task", "POST", challenge, request(honest, "paymentsAllowed", true, "payment", money("9", "1")), 422, "payment-rules"},
+		{"payment with real money", "POST", challenge, request(honest, "paymentsAllowed", true, "payment", with(money("1", "9"), "network", "eip155:8453")), 422, "payment-rules"},
+		{"agent without a certificate", "POST", challenge, request(plain), 403, "no-certificate"},
+		{"payload for another domain", "POST", consents, fresh("payload", payload("domain", "karatum.org")), 422, "wrong-domain"},
+		{"payload for another chain", "POST", consents, fresh("payload", payload("chain", 1)), 422, "wrong-chain"},
+		{"contract wallet, with no node of its chain", "POST", consents, encode(with(w.challenge(honest, "ownerNonceHash", domain.Sum(nonce[:])).body,
+			"signature", "0x"+strings.Repeat("6492", 100), "ownerNonce", nonce)), 422, "chain-not-configured"},
+		{"signature by a contract wallet without a nonce", "POST", consents, fresh("signature", "0x"+strings.Repeat("6492", 100)), 422, "bad-signature"},
+		{"signature of more than 8 KiB", "POST", consents, fresh("signature", "0x"+strings.Repeat("00", 8<<10+1)), 422, "bad-signature"},
+		{"text that ends its lines with CR LF", "POST", consents, crlf, 403, "wrong-signer"},
+		{"nonce that was not committed to", "POST", consents, fresh("ownerNonce", nonce), 422, "owner-nonce-mismatch"},
+		{"agent on a registry, with no node of its chain", "POST", challenge, request(token), 422, "chain-not-configured"},
+		{"revocation of what is over", "POST", consents + "/" + used.id + "/revoke-challenge", "", 409, "consent-over"},
 		{"upper-case ref", "POST", challenge, request("BUILD:42"), 422, "invalid"},
 		{"ref with a leading zero", "POST", challenge, request("build:042"), 422, "invalid"},
-		{"unregistered agent", "POST", challenge, request("build:7"), 404, "not-found"},
-		{"agent with an active consent", "POST", challenge, request(house), 409, "conflict"},
+		{"unregistered agent", "POST", challenge, request("build:7"), 404, "not-registered"},
+		{"agent with an active consent", "POST", challenge, request(house), 409, "active-consent"},
 
 		{"unknown consent", "GET", consents + "/" + unknown, "", 404, "not-found"},
 		{"slots of an unknown consent", "GET", consents + "/" + unknown + "/shops", "", 404, "not-found"},
@@ -297,6 +322,15 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// crlf is a grant for which the owner signed the message with the line ends of
+// another system.
+func (w *world) crlf(ref agent.Ref) string {
+	w.t.Helper()
+	c := w.post(root+"/consents/challenge", http.StatusOK, request(ref))
+	text := strings.ReplaceAll(fmt.Sprint(c["message"]), "\n", "\r\n")
+	return encode(map[string]any{"challengeId": c["challengeId"], "payload": c["payload"], "signature": eip191.Sign(text, key).String()})
+}
+
 // highS is the other signature of the same text and key, which EIP-2 forbids.
 func highS(signature string) string {
 	const order = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141"
@@ -323,7 +357,7 @@ func TestSecondGrant(t *testing.T) {
 	w.post(root+"/consents", http.StatusCreated, encode(s.body))
 	n := w.records()
 	a := w.do(http.MethodPost, root+"/consents", encode(s.body))
-	if p := w.object(a.body); a.status != http.StatusConflict || p["type"] != "https://karatum.com/problems/conflict" || w.records() != n {
+	if p := w.object(a.body); a.status != http.StatusConflict || p["type"] != "https://karatum.com/problems/challenge-used" || w.records() != n {
 		t.Errorf("the second grant: %d, %d records more: %s", a.status, w.records()-n, a.body)
 	}
 }
@@ -369,7 +403,8 @@ func everything(d day) []string {
 	for i, p := range paths {
 		paths[i] = root + p
 	}
-	return append(paths, "/healthz", "/readyz", root+"/shops/shp_aaaaaaaaaaaaaaaaaaaa_20260301_00")
+	return append(paths, "/healthz", "/readyz", root+"/shops/shp_aaaaaaaaaaaaaaaaaaaa_20260301_00",
+		"/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/.well-known/security.txt")
 }
 
 func (w *world) answers(paths []string) map[string]answer {
@@ -589,7 +624,7 @@ func TestNotes(t *testing.T) {
 	w.ok(w.service.Agent(t.Context(), w.meta("certify"), honest, agent.RecordCertificate{Certificate: "crt_1"}))
 	w.ok(w.service.Agent(t.Context(), w.meta("verify"), honest, agent.VerifyIdentity{URL: "https://agent.example/"}))
 	w.ok(w.runner.CatchUp(t.Context()))
-	expect("ended", "ended on 2026-03-01")
+	expect("ended", "ended on 2026-03-01, as the agent's certificate was withdrawn.")
 }
 
 func TestHeaders(t *testing.T) {

@@ -55,7 +55,7 @@ func TestHostileInput(t *testing.T) {
 		{"a look-alike host", "POST", challenge, request(honest, "endpoints", []any{map[string]any{"kind": "a2a", "url": "https://аgent.example/a2a"}}), nil, 422},
 		{"a line break in a URL", "POST", challenge, request(honest, "endpoints", []any{map[string]any{"kind": "a2a", "url": "https://agent.example/\nOwner: 0x0"}}), nil, 422},
 		{"a line break in a skill", "POST", challenge, request(honest, "skills", []any{"a\nOwner: 0x0"}), nil, 422},
-		{"a line break in a network", "POST", challenge, request(honest, "payment", map[string]any{"network": "a\nb", "maxPerTask": "1", "maxPerMonth": "1"}), nil, 422},
+		{"a line break in a network", "POST", challenge, request(honest, "paymentsAllowed", true, "payment", map[string]any{"network": "a\nb", "maxPerTask": "1", "maxPerMonth": "1"}), nil, 422},
 		{"an endpoint twice", "POST", challenge, request(honest, "endpoints", []any{
 			map[string]any{"kind": "a2a", "url": "https://agent.example/a2a"}, map[string]any{"kind": "a2a", "url": "https://agent.example/a2a"},
 		}), nil, 422},
@@ -182,7 +182,8 @@ func TestGrantAndRevokeAtOnce(t *testing.T) {
 		if want := granted.status == http.StatusCreated; (len(items) == 1) != want {
 			t.Errorf("the second grant was answered %d, and %d consents are active", granted.status, len(items))
 		}
-		if len(items) == 0 {
+		if len(items) == 0 { // the refusal used up its challenge
+			second = w.challenge(honest)
 			w.post(root+"/consents", http.StatusCreated, encode(second.body))
 		}
 		ch = w.post(root+"/consents/"+second.id+"/revoke-challenge", http.StatusOK, "")

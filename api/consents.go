@@ -19,6 +19,7 @@ type ConsentSummary struct {
 	Mark
 	ID        string         `json:"id" example:"cns_mfzwizlsmjrxg43vmvzc"`
 	State     string         `json:"state" enum:"active,revoked,expired,ended,refused"`
+	Cause     consent.Cause  `json:"cause,omitempty" enum:"owner_changed,no_certificate,active_consent,host_not_proven,host_stopped" doc:"What stood in its way, if it was refused."`
 	Reason    string         `json:"reason,omitempty" doc:"Why it is over or was refused."`
 	Agent     agent.Ref      `json:"agent" example:"build:42"`
 	Owner     eip191.Address `json:"owner"`
@@ -64,22 +65,42 @@ type planOpened struct {
 }
 
 type revocation struct {
-	Message   string           `json:"message"`
-	Signature eip191.Signature `json:"signature"`
+	Message   string            `json:"message"`
+	Nonce     domain.Hash       `json:"nonce"`
+	IssuedAt  time.Time         `json:"issuedAt"`
+	Signature consent.Signature `json:"signature"`
+	Verified  verification      `json:"verified"`
+}
+
+// A verification says how a signature was found to be the owner's.
+type verification struct {
+	Method consent.Method `json:"method" enum:"eip191,erc1271,erc6492" doc:"eip191: the key recovered from it is the owner's. erc1271, erc6492: a contract wallet accepts it."`
+	At     *agent.Block   `json:"at,omitempty" doc:"Where the contract wallet was asked."`
+}
+
+func verificationOf(v consent.Verification) verification { return verification{v.Method, block(v.At)} }
+
+// block leaves out what was read nowhere.
+func block(b agent.Block) *agent.Block {
+	if b == (agent.Block{}) {
+		return nil
+	}
+	return &b
 }
 
 type consentBody struct {
 	ConsentSummary
-	Message     string           `json:"message" doc:"What the owner signed (EIP-191 personal_sign): LF, no newline at the end."`
-	Payload     consent.Payload  `json:"payload"`
-	PayloadHash domain.Hash      `json:"payloadHash" doc:"SHA-256 of the canonical JSON (RFC 8785) of the payload."`
-	Signature   eip191.Signature `json:"signature"`
-	Verified    string           `json:"verified,omitempty" doc:"How the signature was found to be the owner's."`
-	OwnerNonce  domain.Hash      `json:"ownerNonce,omitzero" doc:"Opens the owner's commitment in the message."`
-	Revocation  *revocation      `json:"revocation,omitempty" doc:"What the owner signed to revoke it."`
-	Proofs      []proof          `json:"proofs"`
-	Plans       []planBody       `json:"plans" doc:"So far, by day."`
-	Finding     *findingBody     `json:"finding,omitempty" doc:"The latest."`
+	Message     string            `json:"message" doc:"What the owner signed (EIP-191 personal_sign): LF, no newline at the end."`
+	Payload     consent.Payload   `json:"payload"`
+	PayloadHash domain.Hash       `json:"payloadHash" doc:"SHA-256 of the canonical JSON (RFC 8785) of the payload."`
+	Signature   consent.Signature `json:"signature" doc:"Of a plain key in its one canonical form: r, s, v, with low s and v 27 or 28."`
+	Verified    verification      `json:"verified" doc:"How the signature was found to be the owner's."`
+	OwnerCheck  *agent.Block      `json:"ownerCheck,omitempty" doc:"Where the registry of an ERC-8004 agent was asked for its owner."`
+	OwnerNonce  domain.Hash       `json:"ownerNonce,omitzero" doc:"Opens the owner's commitment in the message."`
+	Revocation  *revocation       `json:"revocation,omitempty" doc:"What the owner signed to revoke it."`
+	Proofs      []proof           `json:"proofs"`
+	Plans       []planBody        `json:"plans" doc:"So far, by day."`
+	Finding     *findingBody      `json:"finding,omitempty" doc:"The latest."`
 }
 
 type consentsInput struct {
@@ -148,7 +169,7 @@ func (s *server) listConsents(ctx context.Context, in *consentsInput) (*consents
 
 func (s *server) summaryOf(c projections.Consent) ConsentSummary {
 	b := ConsentSummary{
-		Mark: markOf(c.Demo), ID: c.ID, State: c.State, Reason: c.Reason,
+		Mark: markOf(c.Demo), ID: c.ID, State: c.State, Cause: c.Cause, Reason: c.Reason,
 		Agent: c.Agent, Owner: c.Payload.Owner, OverAt: moment(c.Over),
 		FirstDay: c.Payload.FirstDay, FirstDate: domain.DayString(c.Payload.FirstDay),
 		LastDay: c.Payload.LastDay, LastDate: domain.DayString(c.Payload.LastDay),
@@ -171,7 +192,7 @@ func (s *server) consent(ctx context.Context, id string) (b consentBody, err err
 	}
 	b = consentBody{
 		ConsentSummary: s.summaryOf(c),
-		Payload:        c.Payload, Signature: c.Signature, Verified: c.Verified, OwnerNonce: c.OwnerNonce,
+		Payload:        c.Payload, Signature: c.Signature, Verified: verificationOf(c.Verified), OwnerCheck: block(c.OwnerCheck), OwnerNonce: c.OwnerNonce,
 	}
 	if b.Message, err = c.Payload.Message(); err != nil {
 		return b, err
@@ -180,9 +201,9 @@ func (s *server) consent(ctx context.Context, id string) (b consentBody, err err
 		return b, err
 	}
 	if e := c.Revocation; e != nil {
-		b.Revocation = &revocation{Signature: e.Signature, Message: consent.Revocation{
-			Domain: c.Payload.Domain, Consent: c.ID, Agent: c.Agent, Owner: c.Payload.Owner, Nonce: e.Nonce, IssuedAt: e.IssuedAt,
-		}.Message()}
+		b.Revocation = &revocation{
+			c.Payload.Revocation(e.Nonce, e.IssuedAt).Message(), e.Nonce, e.IssuedAt, e.Signature, verificationOf(e.Verified),
+		}
 	}
 	proofs, err := s.Reader.Proofs(ctx, c)
 	if err != nil {

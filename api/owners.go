@@ -8,10 +8,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
-	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/task"
 	"github.com/karatum/mystery/projections"
 )
@@ -25,9 +25,9 @@ type endpointInput struct {
 }
 
 type paymentInput struct {
-	Network     string `json:"network" maxLength:"64" example:"eip155:84532"`
-	MaxPerTask  string `json:"maxPerTask" pattern:"^[1-9][0-9]{0,29}$" doc:"In atomic units of the asset." example:"10000"`
-	MaxPerMonth string `json:"maxPerMonth" pattern:"^[1-9][0-9]{0,29}$"`
+	Network     string `json:"network" maxLength:"64" doc:"eip155:84532, which is Base Sepolia, and no other." example:"eip155:84532"`
+	MaxPerTask  string `json:"maxPerTask" maxLength:"30" doc:"In atomic units of USDC, a millionth each." example:"10000"`
+	MaxPerMonth string `json:"maxPerMonth" maxLength:"30" doc:"No less than maxPerTask." example:"250000"`
 }
 
 type challengeInput struct {
@@ -37,15 +37,16 @@ type challengeInput struct {
 	Skills             []string        `json:"skills,omitempty" maxItems:"64" doc:"Only these skills or tools. None: all."`
 	MaxPerDay          int             `json:"maxPerDay" minimum:"1" maximum:"24"`
 	MaxPerWeek         int             `json:"maxPerWeek" minimum:"1" maximum:"100"`
-	Payment            *paymentInput   `json:"payment,omitempty" doc:"Absent: nothing is ever paid."`
+	PaymentsAllowed    bool            `json:"paymentsAllowed,omitempty" default:"false" doc:"Whether tasks may pay the agent's price. Tasks of kind x402 need it."`
+	Payment            *paymentInput   `json:"payment,omitempty" doc:"What may be spent: just if paymentsAllowed."`
 	RevealDelaySeconds int64           `json:"revealDelaySeconds,omitempty" minimum:"3600" maximum:"2592000" default:"86400"`
 	ValidityDays       uint32          `json:"validityDays" minimum:"7" maximum:"365"`
-	OwnerNonceHash     domain.Hash     `json:"ownerNonceHash,omitzero" doc:"SHA-256 of 32 bytes of the owner's, to be mixed into every seed in place of the signature."`
+	OwnerNonceHash     domain.Hash     `json:"ownerNonceHash,omitzero" doc:"SHA-256 of 32 bytes of the owner's, to be mixed into every seed in place of the signature. An owner that is a contract wallet needs it."`
 }
 
 func (in challengeInput) request() consent.Request {
 	r := consent.Request{
-		Agent: agent.Ref(in.Agent), Skills: in.Skills, MaxPerDay: in.MaxPerDay, MaxPerWeek: in.MaxPerWeek,
+		Agent: agent.Ref(in.Agent), Skills: in.Skills, MaxPerDay: in.MaxPerDay, MaxPerWeek: in.MaxPerWeek, PaymentsAllowed: in.PaymentsAllowed,
 		RevealDelaySeconds: in.RevealDelaySeconds, ValidityDays: in.ValidityDays, OwnerNonceHash: in.OwnerNonceHash,
 	}
 	for _, e := range in.Endpoints {
@@ -72,13 +73,13 @@ type challengeBody struct {
 type grantInput struct {
 	ChallengeID string          `json:"challengeId" maxLength:"200"`
 	Payload     consent.Payload `json:"payload"`
-	Signature   string          `json:"signature" maxLength:"132" doc:"0x and 65 bytes, or 64 in the form of EIP-2098."`
+	Signature   string          `json:"signature" doc:"In hex behind 0x, of the message as text (its UTF-8 bytes, EIP-191 personal_sign). Of a plain key 65 bytes with v 0, 1, 27 or 28 and low s, or 64 in the form of EIP-2098; of a contract wallet whatever it accepts by ERC-1271 or, wrapped as of ERC-6492, before it is deployed; 8 KiB at most."`
 	OwnerNonce  domain.Hash     `json:"ownerNonce,omitzero" doc:"The 32 bytes whose hash stands in the message, if it has one."`
 }
 
 type revokeInput struct {
 	ChallengeID string `json:"challengeId" maxLength:"200"`
-	Signature   string `json:"signature" maxLength:"132"`
+	Signature   string `json:"signature" doc:"As in a grant."`
 }
 
 type writtenBody struct {
@@ -103,8 +104,11 @@ type revokeChallengeBody struct {
 func (s *server) registerOwners(api huma.API) {
 	type challengeRequest struct{ Body challengeInput }
 	type challengeOutput struct{ Body challengeBody }
-	huma.Register(api, post("challenge-consent", "/consents/challenge", "Ask for a consent to sign", http.StatusOK, maxChallenge),
+	huma.Register(api, limited(post("challenge-consent", "/consents/challenge", "Ask for a consent to sign", http.StatusOK, maxChallenge, http.StatusForbidden)),
 		func(ctx context.Context, in *challengeRequest) (*challengeOutput, error) {
+			if err := s.spend(ctx, commands.GrantQuotas(agent.Ref(in.Body.Agent), callerOf(ctx).address)); err != nil {
+				return nil, err
+			}
 			c, err := s.Service.Challenge(ctx, in.Body.request())
 			if err != nil {
 				return nil, s.fail(ctx, err)
@@ -124,8 +128,11 @@ func (s *server) registerOwners(api huma.API) {
 		ID string `path:"id" pattern:"^cns_[a-z2-7]{20}$" example:"cns_mfzwizlsmjrxg43vmvzc"`
 	}
 	type revokeChallengeOutput struct{ Body revokeChallengeBody }
-	huma.Register(api, post("challenge-revocation", "/consents/{id}/revoke-challenge", "Ask for a revocation to sign", http.StatusOK, maxSmall),
+	huma.Register(api, limited(post("challenge-revocation", "/consents/{id}/revoke-challenge", "Ask for a revocation to sign", http.StatusOK, maxSmall)),
 		func(ctx context.Context, in *path) (*revokeChallengeOutput, error) {
+			if err := s.spend(ctx, commands.RevokeQuotas(callerOf(ctx).address)); err != nil {
+				return nil, err
+			}
 			known, err := s.signed(ctx, in.ID)
 			if err != nil {
 				return nil, s.fail(ctx, err)
@@ -141,24 +148,24 @@ func (s *server) registerOwners(api huma.API) {
 		ID   string `path:"id" pattern:"^cns_[a-z2-7]{20}$" example:"cns_mfzwizlsmjrxg43vmvzc"`
 		Body revokeInput
 	}
-	huma.Register(api, post("revoke-consent", "/consents/{id}/revoke", "Revoke a consent, at once", http.StatusOK, maxSmall, http.StatusForbidden),
+	huma.Register(api, post("revoke-consent", "/consents/{id}/revoke", "Revoke a consent, at once", http.StatusOK, maxGrant, http.StatusForbidden),
 		func(ctx context.Context, in *revokeRequest) (*writtenOutput, error) {
 			return s.revoke(ctx, in.ID, in.Body)
 		})
 }
 
 func (s *server) grant(ctx context.Context, in grantInput) (*writtenOutput, error) {
-	sig, err := eip191.ParseSignature(in.Signature)
+	sig, err := consent.ParseSignature(in.Signature)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	id, refused, err := s.Service.Grant(ctx, in.ChallengeID, in.Payload, sig, in.OwnerNonce)
-	if err != nil {
+	id, err := s.Service.Grant(ctx, in.ChallengeID, in.Payload, sig, in.OwnerNonce)
+	if err != nil && id == "" {
 		return nil, s.fail(ctx, err)
 	}
 	s.caughtUp(ctx)
-	if refused != "" {
-		return nil, refuse(ctx, id, refused)
+	if err != nil {
+		return nil, s.refuse(ctx, id, err)
 	}
 	known, err := s.Reader.Agent(ctx, in.Payload.Agent)
 	if err != nil { // the consent stands all the same
@@ -169,7 +176,7 @@ func (s *server) grant(ctx context.Context, in grantInput) (*writtenOutput, erro
 }
 
 func (s *server) revoke(ctx context.Context, id string, in revokeInput) (*writtenOutput, error) {
-	sig, err := eip191.ParseSignature(in.Signature)
+	sig, err := consent.ParseSignature(in.Signature)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

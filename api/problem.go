@@ -58,8 +58,37 @@ var sorts = map[int]struct{ name, title string }{
 	http.StatusRequestEntityTooLarge: {"too-large", "The request is too large"},
 	http.StatusUnsupportedMediaType:  {"unsupported-media-type", "The body is in an unknown format"},
 	http.StatusUnprocessableEntity:   {"invalid", "The request breaks a rule"},
+	http.StatusTooManyRequests:       {"rate-limited", "Too many requests"},
 	http.StatusInternalServerError:   {"internal", "Something went wrong on our side"},
 	http.StatusServiceUnavailable:    {"unavailable", "This cannot be done at the moment"},
+}
+
+// titles names the problems that are known more closely than by their status: by
+// the code of an error. Each is a type of its own; its status is that of the
+// error's kind. docs/PROBLEMS.md lists them.
+var titles = map[domain.Code]string{
+	domain.ActiveConsent:      "The agent has an active consent",
+	domain.BadSignature:       "The signature is in no accepted form",
+	domain.ChainNotConfigured: "No node of this chain can be asked",
+	domain.ChainUnavailable:   "The chain does not answer",
+	domain.ChallengeExpired:   "The challenge has expired",
+	domain.ChallengeForeign:   "The challenge was not issued here for this",
+	domain.ChallengeUsed:      "The challenge was used already",
+	domain.ConsentOver:        "The consent is over already",
+	domain.EndpointRefused:    "The endpoint may not be shopped",
+	domain.HostNotProven:      "A host is not shown to be the owner's",
+	domain.HostStopped:        "A host wants no tasks",
+	domain.HostUnreachable:    "A host cannot be asked",
+	domain.NoCertificate:      "The agent holds no certificate",
+	domain.NotRegistered:      "The agent is not registered",
+	domain.OwnerChanged:       "The agent belongs to somebody else",
+	domain.OwnerNonceMissing:  "A contract wallet has to commit to a nonce",
+	domain.OwnerNonceMismatch: "The owner's nonce is not the one committed to",
+	domain.PayloadChanged:     "The payload is not the one that was issued",
+	domain.PaymentRules:       "The payment breaks a rule",
+	domain.WrongChain:         "The payload is for another chain",
+	domain.WrongDomain:        "The payload is for another domain",
+	domain.WrongSigner:        "Somebody other than the owner signed",
 }
 
 // kinds is the one place where a kind of error becomes a status.
@@ -112,7 +141,11 @@ func short(message string) string {
 func (s *server) fail(ctx context.Context, err error) error {
 	for _, k := range kinds {
 		if errors.Is(err, k.kind) {
-			return newProblem(ctx, k.status, domain.Sentence(err))
+			p := newProblem(ctx, k.status, domain.Sentence(err))
+			if title, ok := titles[domain.CodeOf(err)]; ok {
+				p.Type, p.Title = typeBase+string(domain.CodeOf(err)), title
+			}
+			return p
 		}
 	}
 	status := http.StatusInternalServerError
@@ -126,10 +159,12 @@ func (s *server) fail(ctx context.Context, err error) error {
 }
 
 // refuse is the problem of a consent whose refusal is on record.
-func refuse(ctx context.Context, consent, reason string) error {
-	p := newProblem(ctx, http.StatusUnprocessableEntity, reason)
-	p.Type, p.Title, p.Consent = typeBase+"consent-refused", "The consent was refused", consent
-	return p
+func (s *server) refuse(ctx context.Context, consent string, err error) error {
+	err = s.fail(ctx, err)
+	if p, ok := errors.AsType[*Problem](err); ok {
+		p.Consent = consent
+	}
+	return err
 }
 
 // writeProblem answers outside of huma.

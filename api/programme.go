@@ -9,6 +9,7 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/terms"
 	"github.com/karatum/mystery/projections"
 )
@@ -17,6 +18,19 @@ type published struct {
 	Version uint32      `json:"version"`
 	Hash    domain.Hash `json:"hash"`
 	Since   time.Time   `json:"since" doc:"When it was published. New consents name the latest."`
+}
+
+type pause struct {
+	Scope  programme.Scope `json:"scope" doc:"Which tasks are not sent: everything, host/<host:port>, consent/<id>, template/<id>, or identity/<number in the pool>." example:"host/agent.example:443"`
+	Since  time.Time       `json:"since"`
+	Reason string          `json:"reason"`
+}
+
+type operatorKey struct {
+	Key     domain.Hash `json:"key" doc:"Stands for an operator secret. A consent names the one that its day keys follow from."`
+	Since   time.Time   `json:"since" doc:"When it was registered."`
+	Retired *time.Time  `json:"retired,omitempty" doc:"From here on no consent is given under it."`
+	Reason  string      `json:"reason,omitempty" doc:"Why it was retired."`
 }
 
 type catalogue struct {
@@ -38,6 +52,7 @@ type demoTotals struct {
 
 type limits struct {
 	TasksPerDay           int `json:"tasksPerDay"`
+	TasksPerHostAndDay    int `json:"tasksPerHostAndDay" doc:"For one host and port, over all consents."`
 	TasksPerWeek          int `json:"tasksPerWeek"`
 	Endpoints             int `json:"endpoints"`
 	MinRevealDelaySeconds int `json:"minRevealDelaySeconds"`
@@ -47,15 +62,16 @@ type limits struct {
 }
 
 type programmeBody struct {
-	AsOf      *time.Time `json:"asOf,omitempty" doc:"Time of the last public record."`
-	Paused    bool       `json:"paused" doc:"While true nothing is sent to anybody."`
-	Reason    string     `json:"reason,omitempty" doc:"Of the last pause or resumption."`
-	Terms     *published `json:"terms,omitempty"`
-	Pool      *published `json:"identityPool,omitempty"`
-	Catalogue *catalogue `json:"catalogue,omitempty"`
-	Limits    limits     `json:"limits" doc:"Hard limits for one agent, whatever its consent says."`
-	Totals    Totals     `json:"totals" doc:"Without Karatum's own agents."`
-	DemoTotal demoTotals `json:"demoTotals" doc:"Of Karatum's own agents alone."`
+	AsOf      *time.Time    `json:"asOf,omitempty" doc:"Time of the last public record."`
+	Paused    bool          `json:"paused" doc:"While true no task is sent to anybody."`
+	Pauses    []pause       `json:"pauses" doc:"Scopes that are paused now. A task in any of them that would be due meanwhile is missed."`
+	Terms     *published    `json:"terms,omitempty"`
+	Pool      *published    `json:"identityPool,omitempty"`
+	Catalogue *catalogue    `json:"catalogue,omitempty"`
+	Keys      []operatorKey `json:"operatorKeys" doc:"All that were ever registered, oldest first."`
+	Limits    limits        `json:"limits" doc:"Hard limits for one agent, whatever its consent says."`
+	Totals    Totals        `json:"totals" doc:"Without Karatum's own agents."`
+	DemoTotal demoTotals    `json:"demoTotals" doc:"Of Karatum's own agents alone."`
 }
 
 type termsVersion struct {
@@ -102,14 +118,20 @@ func (s *server) registerProgramme(api huma.API) {
 
 func programmeOf(s projections.Status) programmeBody {
 	b := programmeBody{
-		AsOf: moment(s.AsOf), Paused: s.Paused, Reason: s.Reason,
+		AsOf: moment(s.AsOf), Paused: s.Paused(), Pauses: []pause{}, Keys: []operatorKey{},
 		Limits: limits{
-			TasksPerDay: consent.MaxPerDay, TasksPerWeek: consent.MaxPerWeek, Endpoints: consent.MaxEndpoints,
+			TasksPerDay: consent.MaxPerDay, TasksPerHostAndDay: consent.MaxPerHost, TasksPerWeek: consent.MaxPerWeek, Endpoints: consent.MaxEndpoints,
 			MinRevealDelaySeconds: int(consent.MinRevealDelay / time.Second), MaxRevealDelaySeconds: int(consent.MaxRevealDelay / time.Second),
 			MinValidityDays: consent.MinValidity, MaxValidityDays: consent.MaxValidity,
 		},
 		Totals:    Totals(s.Totals),
 		DemoTotal: demoTotals{markOf(true), Totals(s.Demo)},
+	}
+	for _, p := range s.Pauses {
+		b.Pauses = append(b.Pauses, pause{p.Scope, p.Since, p.Reason})
+	}
+	for _, k := range s.Keys {
+		b.Keys = append(b.Keys, operatorKey{k.Key, k.Since, moment(k.Retired), k.Reason})
 	}
 	if n := len(s.Terms); n > 0 {
 		b.Terms = &published{s.Terms[n-1].Number, s.Terms[n-1].Hash, s.Terms[n-1].Since}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/projections"
 )
 
@@ -49,6 +50,13 @@ type shopBody struct {
 type revealedBody struct {
 	Event json.RawMessage `json:"event" doc:"The data of the event shop.revealed, as hashed: seed, template, prompt, right answer, result, and all sealed records of the slot."`
 	Reply replyOrNull     `json:"reply" doc:"The reply that the event commits to; null if there was none or it was erased."`
+
+	Erased *erasedBody `json:"erased,omitempty" doc:"If the reply was erased. The event and all proofs stay as they were."`
+}
+
+type erasedBody struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
 }
 
 // replyOrNull is null where the pointer is nil.
@@ -155,13 +163,17 @@ func (s *server) shop(ctx context.Context, id string) (b shopBody, err error) {
 		return b, nil
 	}
 	b.Revealed = &revealedBody{Event: p.Data}
+	if !p.ErasedAt.IsZero() {
+		b.Revealed.Erased = &erasedBody{p.ErasedAt, p.Reason}
+		return b, nil // whatever may still be there
+	}
 	if p.Revealed.Result.ReplyHash.IsZero() {
 		return b, nil
 	}
 	// Only now: a body that is not revealed is nobody's business.
-	salt, body, err := s.Bodies.Get(ctx, "reply/"+id)
+	salt, body, err := s.Bodies.Get(ctx, shop.ReplyKey(id))
 	if errors.Is(err, domain.ErrNotFound) {
-		return b, nil // erased
+		return b, nil // lost
 	}
 	if err != nil {
 		return b, err

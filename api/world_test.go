@@ -18,6 +18,7 @@ import (
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 
 	"github.com/karatum/mystery/api"
+	"github.com/karatum/mystery/api/explorer"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/eventlog/memory"
 	"github.com/karatum/mystery/domain"
@@ -34,6 +35,7 @@ import (
 	"github.com/karatum/mystery/domain/terms"
 	"github.com/karatum/mystery/migrations/pgtest"
 	"github.com/karatum/mystery/projections"
+	"github.com/karatum/mystery/projections/publiclog"
 )
 
 // A world is the whole service but for its outside: a ledger in memory, real read
@@ -95,9 +97,13 @@ func (gate) Close(ctx context.Context, _ string, then func(context.Context) erro
 	return then(ctx)
 }
 
-func (gate) Pause(ctx context.Context, then func(context.Context) error) error { return then(ctx) }
+func (gate) Pause(ctx context.Context, _ programme.Scope, then func(context.Context) error) error {
+	return then(ctx)
+}
 
-func (gate) Resume(ctx context.Context, then func(context.Context) error) error { return then(ctx) }
+func (gate) Resume(ctx context.Context, _ programme.Scope, then func(context.Context) error) error {
+	return then(ctx)
+}
 
 type bodies map[string][]byte
 
@@ -130,7 +136,7 @@ func newWorld(t *testing.T) *world {
 	w.log.Now = w.clock
 	w.service = &commands.Service{
 		Log: w.log, Catalog: commands.Catalog(), Now: w.clock, Rand: rand.NewChaCha8([32]byte{1}),
-		Secret: domain.Sum([]byte("operator")), Domain: "karatum.com", Hosts: w.hosts, Gate: gate{},
+		Secrets: commands.Keyring{domain.Sum([]byte("operator"))}, Domain: "karatum.com", Hosts: w.hosts, Gate: gate{},
 	}
 	pool := pgtest.Open(t)
 	w.runner = &projections.Runner{Log: w.log, Catalog: commands.Catalog(), Pool: pool, Projections: projections.All()}
@@ -138,8 +144,11 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.handler = api.New(api.Config{
-		Service: w.service, Reader: projections.Reader{Pool: pool}, Bodies: w.bodies, PublicURL: "https://karatum.com",
-		CatchUp: w.runner.CatchUp, Logger: slog.New(slog.NewTextHandler(w.logged, nil)),
+		Service: w.service, Reader: projections.Reader{Pool: pool}, Ledger: publiclog.Reader{Pool: pool}, Bodies: w.bodies, PublicURL: "https://karatum.com",
+		CatchUp: w.runner.CatchUp, Logger: slog.New(slog.NewTextHandler(w.logged, nil)), Now: w.clock,
+		Facts: explorer.Facts{
+			Abuse: "mailto:abuse@karatum.com", Bot: "KaratumBot/1.0 (+https://karatum.com/bot)", TasksPerHost: 24, CheckEvery: time.Hour,
+		},
 	})
 	return w
 }
@@ -151,8 +160,10 @@ func (w *world) furnish() *world {
 		Terms:     programme.TermsPublished{Version: terms.Current().Number, Hash: terms.Current().Hash()},
 		Pool:      programme.PoolPublished{Version: identity.Version(), Hash: identity.Hash()},
 		Catalogue: programme.CataloguePublished{Digest: domain.Sum([]byte("catalogue"))},
+		Keys:      w.service.Secrets.Keys(),
 	}))
 	w.ok(w.service.Agent(w.t.Context(), w.meta("register"), honest, agent.Register{Agent: honest, Wallet: owner}))
+	w.ok(w.service.Agent(w.t.Context(), w.meta("certify"), honest, agent.RecordCertificate{Certificate: "crt_0"}))
 	w.ok(w.service.Agent(w.t.Context(), w.meta("register"), house, agent.Register{Agent: house, Wallet: owner, Demo: true}))
 	w.ok(w.runner.CatchUp(w.t.Context()))
 	return w
@@ -325,7 +336,7 @@ func (w *world) seal(id string, ref agent.Ref) day {
 		}
 	}
 	d := day{world: w, consent: id, ref: ref, day: granted.Payload.FirstDay}
-	d.key = plan.Key(w.service.Secret, granted.Payload.Nonce, d.day)
+	d.key = plan.Key(w.service.Secrets.Current(), granted.Payload.Nonce, d.day)
 	tasks := plan.RealSlots(plan.DaySecret(d.key, granted.Entropy()), 4)
 	sealed := plan.Sealed{Consent: id, Day: d.day}
 	for slot := range plan.Slots {

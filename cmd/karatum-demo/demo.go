@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,10 +20,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/karatum/mystery/cmd/internal/assembly"
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/commands/agents/house"
+	"github.com/karatum/mystery/commands/eventlog/kurrentdb/double"
 	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/checkpoint"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/ledger"
@@ -79,6 +83,8 @@ func demonstrate(ctx context.Context, f flags, start time.Time, getenv func(stri
 	if err := s.examine(ctx, consents); err != nil {
 		return err
 	}
+	stopLedger := s.followLedger(ctx)
+	defer stopLedger()
 	end := start.AddDate(0, 0, programmeDays)
 	tell.say("%d days pass until %s", programmeDays, end.Format(time.DateOnly))
 	if err := s.pass(ctx, end); err != nil {
@@ -93,6 +99,7 @@ func demonstrate(ctx context.Context, f flags, start time.Time, getenv func(stri
 	if err := r.print(stdout, f.json); err != nil || f.once {
 		return err
 	}
+	stopLedger() // who stays follows it
 	return s.stay(ctx, stdout)
 }
 
@@ -166,7 +173,14 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 		PublicURL:   publicURL,
 		Sources:     []string{"127.0.0.1"},
 	}
+	if c.EventLog, err = s.openEventLog(ctx); err != nil {
+		return err
+	}
 	schema := ""
+	logKey, err := checkpoint.PrivateKey(strings.TrimPrefix(publicURL, "http://")+"/ledger", s.flags.draw("log key"))
+	if err != nil {
+		return err
+	}
 	if c.DatabaseURL == "" {
 		if c.StateDir, err = os.MkdirTemp("", "karatum-demo-"); err != nil {
 			return err
@@ -178,14 +192,18 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 	} else {
 		schema = fmt.Sprintf("demo_%d_%d", os.Getpid(), schemas.Add(1))
 	}
-	secret := s.flags.draw("operator secret")
 	s.prog, err = assembly.Open(ctx, c, assembly.Options{
-		Schema: schema,
-		Now:    s.clock.Now,
-		Rand:   rand.NewChaCha8(s.flags.draw("random")),
-		Secret: &secret,
-		Net:    agents.Loopback(time.Now, map[string]string{houseHost: house}),
-		Log:    slog.New(slog.NewJSONHandler(s.tell.w, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Schema:  schema,
+		Now:     s.clock.Now,
+		Rand:    rand.NewChaCha8(s.flags.draw("random")),
+		Secrets: commands.Keyring{s.flags.draw("operator secret")},
+		LogKey:  logKey,
+		Nodes:   s.flags.nodes,
+		Net:     agents.Loopback(time.Now, map[string]string{houseHost: house}),
+		Log:     slog.New(slog.NewJSONHandler(s.tell.w, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Demo:    true,
+		// Whoever plays with it is one person.
+		Unlimited: true,
 		// What is thrown away in a minute need not survive a power cut.
 		Settings: []string{"fsync=off"},
 	})
@@ -201,6 +219,22 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 	// Everything happens in one order, and the clock stands while a task is out.
 	s.prog.Worker.Parallel, s.prog.Worker.Async = 1, false
 	return nil
+}
+
+// openEventLog returns the address of the event log, "" for the database.
+func (s *stage) openEventLog(ctx context.Context) (string, error) {
+	switch s.flags.eventLog {
+	case inPostgres, "":
+		return "", nil
+	case inDouble:
+		cluster, err := double.New(ctx, double.Options{Now: s.clock.Now, Nodes: 3})
+		if err != nil {
+			return "", err
+		}
+		s.onClose(cluster.Close)
+		return cluster.URL(), nil
+	}
+	return s.flags.eventLog, nil
 }
 
 // schemas numbers the schemas of this process.

@@ -23,6 +23,7 @@ import (
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 	"github.com/karatum/mystery/migrations/pgtest"
@@ -153,6 +154,9 @@ func TestSilentSurface(t *testing.T) {
 	if n == 0 || m != 0 {
 		t.Errorf("%d tasks were sent by the one and %d by the other, want some and none", n, m)
 	}
+	if diff := cmp.Diff(sending.publicLog(t), silent.publicLog(t)); diff != "" {
+		t.Errorf("the public logs differ:\n%s", diff)
+	}
 	t.Logf("%d answers compared, %d tasks sent meanwhile", compared, n)
 
 	// And then they differ, as they must.
@@ -169,7 +173,7 @@ func TestSilentSurface(t *testing.T) {
 // cutOff is a gate that nothing passes.
 type cutOff struct{}
 
-func (cutOff) Hold(context.Context, string) (release func(), err error) {
+func (cutOff) Hold(context.Context, programme.Task) (release func(), err error) {
 	return nil, fmt.Errorf("cut off: %w", domain.ErrForbidden)
 }
 
@@ -182,7 +186,7 @@ func firstReveal(t *testing.T, s *stage, consents map[string]consent.Payload) (f
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := plan.DaySecret(plan.Key(s.prog.Service.Secret, p.Nonce, p.FirstDay), g.Entropy())
+		secret := plan.DaySecret(plan.Key(s.prog.Service.Secrets.Current(), p.Nonce, p.FirstDay), g.Entropy())
 		tasks := plan.RealSlots(secret, plan.Count(secret, plan.Cap(p.MaxPerDay, p.MaxPerWeek, 0)))
 		for _, slot := range tasks.Ascending() {
 			at := time.Unix(plan.SendAt(plan.Seed(secret, g.Consent, p.FirstDay, slot), p.FirstDay), 0).Add(p.RevealDelay()).UTC()

@@ -27,7 +27,14 @@ const edge agent.Ref = "build:steady"
 // bare returns a stage with one registered agent and no consent.
 func bare(t *testing.T, seed string) *stage {
 	t.Helper()
-	f := flags{seed: seed, listen: "127.0.0.1:0"}
+	s := empty(t, flags{seed: seed, listen: "127.0.0.1:0"})
+	s.register(t, edge, s.owner)
+	return s
+}
+
+// empty returns a stage on which no agent is known.
+func empty(t *testing.T, f flags) *stage {
+	t.Helper()
 	start, err := f.start(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -40,14 +47,19 @@ func bare(t *testing.T, seed string) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.close)
-	m := ledger.Meta{Actor: "operator", Command: "register"}
-	if err := s.prog.Service.Agent(t.Context(), m, edge, agent.Register{Agent: edge, Wallet: s.owner, Demo: true}); err != nil {
+	return s
+}
+
+// register makes a demo agent known.
+func (s *stage) register(t *testing.T, ref agent.Ref, owner eip191.Address) {
+	t.Helper()
+	m := ledger.Meta{Actor: "operator", Command: "register " + string(ref)}
+	if err := s.prog.Service.Agent(t.Context(), m, ref, agent.Register{Agent: ref, Wallet: owner, Demo: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.prog.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
 // give gives a consent with some changes to what is usual.
@@ -316,7 +328,7 @@ func TestOwnersNonceMakesTheSeeds(t *testing.T) {
 	s.days(t, 3)
 	c := s.chronicle(t, challenge.Payload)
 	p := challenge.Payload
-	secret := plan.DaySecret(plan.Key(s.prog.Service.Secret, p.Nonce, p.FirstDay), nonce[:])
+	secret := plan.DaySecret(plan.Key(s.prog.Service.Secrets.Current(), p.Nonce, p.FirstDay), nonce[:])
 	if n := plan.Count(secret, 12); c.counts[p.FirstDay] != n {
 		t.Errorf("the first day holds %d tasks, and the owner's nonce says %d", c.counts[p.FirstDay], n)
 	}
@@ -484,7 +496,7 @@ func TestPausedProgramme(t *testing.T) {
 	s.give(t, func(r *consent.Request) { r.MaxPerDay, r.RevealDelaySeconds = 24, 3600 })
 	s.days(t, 1)
 	meta := func(command string) ledger.Meta { return ledger.Meta{Actor: "operator", Command: command} }
-	if err := s.prog.Service.Programme(t.Context(), meta("pause"), programme.Pause{Reason: "a test"}); err != nil {
+	if err := s.prog.Service.Programme(t.Context(), meta("pause"), programme.Pause{Scope: programme.Everything, Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	open := s.prog.Worker.Field
@@ -511,7 +523,7 @@ func TestPausedProgramme(t *testing.T) {
 	if steps["shop.sent.v1"] != 0 || steps["shop.missed.v1"] == 0 {
 		t.Errorf("%v, want some tasks missed and none sent", steps)
 	}
-	if err := s.prog.Service.Programme(t.Context(), meta("resume"), programme.Resume{Reason: "a test"}); err != nil {
+	if err := s.prog.Service.Programme(t.Context(), meta("resume"), programme.Resume{Scope: programme.Everything, Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	s.days(t, 2)

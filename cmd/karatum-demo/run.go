@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/domain"
 )
 
@@ -32,7 +33,16 @@ type flags struct {
 	once, json bool
 	seed       string
 	listen     string
+	eventLog   string
+
+	nodes rpc.Set // of the chains that owners' contracts are on
 }
+
+// Values of --eventlog beside addresses.
+const (
+	inPostgres = "postgres"
+	inDouble   = "esdb-double"
+)
 
 // run is main without the process. It returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
@@ -61,6 +71,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object and nothing else on standard output")
 	c.Flags().StringVar(&f.seed, "seed", "1", "`number` that fixes everything drawn and starts the clock at 2026-01-01 and that many days, or \"now\" to end near now")
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "`address` of the API; a free port is taken if it is in use")
+	c.Flags().StringVar(&f.eventLog, "eventlog", inPostgres, "where the event log is: "+inPostgres+", "+inDouble+" (a stand-in for an EventStoreDB cluster in this process), or the esdb:// `address` of one")
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	c.SetArgs(args)
 	c.SetOut(stdout)

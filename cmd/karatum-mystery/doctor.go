@@ -1,18 +1,24 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/cmd/internal/assembly"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/programme"
 )
 
 // A finding of the doctor.
@@ -50,7 +56,7 @@ func (p *program) doctor() *cobra.Command {
 
 func (p *program) examineSelf(cmd *cobra.Command) []check {
 	c := assembly.ConfigFrom(p.getenv)
-	checks := []check{publicURL(c), secret(c), sources(c)}
+	checks := []check{publicURL(c), secret(c), logKey(c), witnesses(c), sources(c), proofAddress(c), proxies(c)}
 	prog, err := assembly.Open(cmd.Context(), c, assembly.Options{Join: true})
 	if err != nil {
 		return append(checks, check{"start", "fail", domain.Sentence(err)})
@@ -65,11 +71,63 @@ func (p *program) examineSelf(cmd *cobra.Command) []check {
 	switch {
 	case err != nil:
 		checks = append(checks, check{"programme", "fail", err.Error()})
-	case state.Paused:
-		checks = append(checks, check{"programme", "warn", "paused: nothing is sent; karatum-mystery programme resume ends it"})
+	case len(state.Paused) > 0:
+		checks = append(checks, check{"programme", "warn", "paused: " + scopes(state.Paused) + "; karatum-mystery programme resume ends a pause"})
 	default:
 		checks = append(checks, check{"programme", "ok", fmt.Sprintf("terms version %d, identity pool version %d, catalogue %s",
 			state.Terms.Version, state.Pool.Version, state.Catalogue.Digest)})
+	}
+	checks = append(checks, operatorKeys(cmd.Context(), prog)...)
+	return append(checks, chains(cmd.Context(), prog)...)
+}
+
+// chains says which chains can be read. None has to be: without one its contract
+// wallets are refused and its tasks blocked, which the agent is not counted for.
+func chains(ctx context.Context, prog *assembly.Programme) (checks []check) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	health := prog.AskNodes(ctx)
+	for _, id := range slices.Sorted(maps.Keys(health)) {
+		name, good := fmt.Sprintf("chain %d", id), 0
+		var nodes []string
+		for _, n := range health[id] {
+			if n.State == rpc.OK {
+				good++
+			}
+			nodes = append(nodes, strings.TrimSpace(fmt.Sprintf("%s %s %s", n.Node, n.State, n.Error)))
+		}
+		c := check{name, "ok", strings.Join(nodes, "; ")}
+		if good == 0 {
+			c.Status = "warn"
+			c.Detail += fmt.Sprintf("; set MYSTERY_RPC_%d to a node that answers, or to none", id)
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func scopes(pauses []programme.Paused) string {
+	list := make([]string, len(pauses))
+	for i, p := range pauses {
+		list[i] = string(p.Scope)
+	}
+	return strings.Join(list, ", ")
+}
+
+// operatorKeys says which secrets are missing, if any is needed.
+func operatorKeys(ctx context.Context, prog *assembly.Programme) (checks []check) {
+	const name = "operator keys"
+	missing, err := prog.MissingKeys(ctx)
+	if err != nil {
+		return []check{{name, "fail", domain.Sentence(err)}}
+	}
+	for _, k := range missing {
+		checks = append(checks, check{name, "fail", fmt.Sprintf("the secret of key %s is missing, and nothing is planned, sent or opened without it under %s; "+
+			"restore it into the file of operator secrets, above the last one", k.Key, strings.Join(k.Consents, ", "))})
+	}
+	if len(missing) == 0 {
+		keys := prog.Service.Secrets.Keys()
+		checks = append(checks, check{name, "ok", fmt.Sprintf("%d at hand, none that is needed is missing; new consents are given under %s", len(keys), keys[len(keys)-1])})
 	}
 	return checks
 }
@@ -99,6 +157,30 @@ func secret(c assembly.Config) check {
 		return check{name, "ok", path + " (generated; keep a copy elsewhere, for without it no sealed plan can be opened)"}
 	}
 	return check{name, "ok", path}
+}
+
+// proofAddress warns where a host that keeps an eye on KaratumBot would know tasks
+// by their address.
+func proofAddress(c assembly.Config) check {
+	const name = "proof address"
+	switch {
+	case c.ProofAddress == "":
+		return check{name, "warn", "MYSTERY_PROOF_ADDRESS is not set: KaratumBot and tasks may come from one address, and tasks be known by it"}
+	case slices.Contains(c.Sources, c.ProofAddress):
+		return check{name, "warn", c.ProofAddress + " is one of MYSTERY_SOURCE_ADDRESSES too: tasks can be known by it"}
+	}
+	return check{name, "ok", c.ProofAddress}
+}
+
+func proxies(c assembly.Config) check {
+	const name = "trusted proxies"
+	switch list, err := c.Proxies(); {
+	case err != nil:
+		return check{name, "fail", domain.Sentence(err)}
+	case len(list) == 0:
+		return check{name, "ok", "none; behind a proxy all callers would count as one, so name it in MYSTERY_TRUSTED_PROXIES if there is one"}
+	}
+	return check{name, "ok", strings.Join(c.TrustedProxies, ", ")}
 }
 
 func sources(c assembly.Config) check {

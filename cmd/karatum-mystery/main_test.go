@@ -15,7 +15,10 @@ import (
 	"time"
 )
 
-const wallet = "0x9858EfFD232B4033E47d90003D41EC34EcaEda94"
+const (
+	wallet = "0x9858EfFD232B4033E47d90003D41EC34EcaEda94"
+	token  = "erc8004:84532:0x8004a818bfb912233c491871b3d84c89a494bd9e:0"
+)
 
 // env returns an environment with a state directory of its own, which the
 // database's account can enter.
@@ -32,6 +35,9 @@ func env(t *testing.T, more map[string]string) func(string) string {
 	return func(name string) string {
 		if v, ok := more[name]; ok {
 			return v
+		}
+		if strings.HasPrefix(name, "MYSTERY_RPC_") {
+			return "none" // of tests nobody else hears
 		}
 		return map[string]string{"MYSTERY_STATE_DIR": filepath.Join(dir, "state"), "HOME": dir}[name]
 	}
@@ -50,10 +56,26 @@ func TestBadCommandLines(t *testing.T) {
 		{"stray argument", []string{"work", "hard"}, exitUsage, "hard"},
 		{"flag missing", []string{"agent", "register", "--build", "42"}, exitUsage, "wallet"},
 		{"wallet with a bad checksum", []string{"agent", "register", "--build", "42", "--wallet", strings.Replace(wallet, "E", "e", 1)}, exitUsage, "--wallet"},
+		{"no agent", []string{"agent", "register", "--wallet", wallet}, exitUsage, "agent"},
+		{"a build and an agent", []string{"agent", "register", "--build", "42", "--agent", "build:42", "--wallet", wallet}, exitUsage, "none of the others"},
+		{"a wallet for an agent on a registry", []string{"agent", "register", "--agent", token, "--wallet", wallet}, exitUsage, "registry"},
+		{"an agent that is none", []string{"agent", "register", "--agent", "build:042", "--wallet", wallet}, exitUsage, "--agent"},
+		{"transferred to nobody", []string{"agent", "transfer", "--build", "42"}, exitUsage, "wallet"},
+		{"a certificate without a name", []string{"agent", "certificate", "record", "--build", "42"}, exitUsage, "certificate"},
+		{"a certificate withdrawn without a reason", []string{"agent", "certificate", "withdraw", "--build", "42", "--certificate", "c", "--reason", ""}, exitUsage, "--reason"},
 		{"build in upper case", []string{"agent", "register", "--build", "ABC", "--wallet", wallet}, exitUsage, "lower case"},
 		{"nothing to withdraw", []string{"agent", "withdraw", "--build", "42", "--reason", "moved"}, exitUsage, "identity"},
 		{"withdrawn without a reason", []string{"agent", "withdraw", "--build", "42", "--identity", "https://a.example", "--reason", ""}, exitUsage, "--reason"},
+		{"erase nothing", []string{"ledger", "erase", "--reason", "x"}, exitUsage, "shop"},
+		{"erase without a reason", []string{"ledger", "erase", "--shop", "shp_mfzwizlsmjrxg43vmvzc_20260301_07"}, exitUsage, "reason"},
+		{"erase what is no shop", []string{"ledger", "erase", "--shop", "shp_1", "--reason", "x"}, exitUsage, "--shop"},
 		{"both and neither", []string{"serve", "--work", "--no-work"}, exitUsage, "none of the others"},
+		{"two scopes at once", []string{"programme", "pause", "--host", "agent.example", "--identity", "1", "--reason", "x"}, exitUsage, "none of the others"},
+		{"a pause without a reason", []string{"programme", "pause"}, exitUsage, "reason"},
+		{"no host", []string{"programme", "pause", "--host", "https://agent.example", "--reason", "x"}, exitUsage, "host"},
+		{"no template", []string{"programme", "pause", "--template", "unit", "--reason", "x"}, exitUsage, "unit"},
+		{"no identity of the pool", []string{"programme", "resume", "--identity", "12", "--reason", "x"}, exitUsage, "0 to 11"},
+		{"no key", []string{"programme", "retire-key", "current", "--reason", "x"}, exitUsage, "hex"},
 		{"attempts out of range", []string{"exam", "run", "--agent", "build:42", "--name", "x", "--attempts", "0"}, exitUsage, "--attempts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,23 +157,111 @@ func TestOperate(t *testing.T) {
 	if _, msg, code := do("agent", "register", "--build", "42", "--wallet", "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"); code != exitRefused {
 		t.Errorf("registering with another wallet = %d (%s), want %d", code, msg, exitRefused)
 	}
+	owns(t, do)
 	if _, msg, code := do("exam", "run", "--agent", "build:42", "--name", "one"); code != exitNotFound {
 		t.Errorf("an exam without a consent = %d (%s), want %d", code, msg, exitNotFound)
 	}
-	if _, _, code := do("programme", "pause", "--reason", "maintenance"); code != 0 {
-		t.Errorf("pause = %d", code)
-	}
-	eventually(t, base+"/v1/mystery", `"paused":true`)
-	if out, _, code := do("doctor"); code != 0 || !strings.Contains(out, "paused") {
-		t.Errorf("doctor = %d, %s", code, out)
-	}
-	if _, _, code := do("programme", "resume", "--reason", "done"); code != 0 {
-		t.Errorf("resume = %d", code)
-	}
+	pauses(t, do, base)
+	eventually(t, base+"/ledger/checkpoint", "/ledger\n")
+	rotates(t, do, base)
 	stop()
 	if code := <-served; code != 0 {
 		t.Errorf("serve = %d after being stopped, want 0; it said %s", code, log)
 	}
+}
+
+// owns transfers an agent, withdraws its certificate and records another, and asks
+// for the owner of an agent on a registry, which no node can tell here.
+func owns(t *testing.T, do func(args ...string) (string, string, int)) {
+	t.Helper()
+	const other = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+	if out, _, code := do("agent", "transfer", "--build", "42", "--wallet", other, "--json"); code != 0 || !strings.Contains(out, other) {
+		t.Errorf("transfer = %d, %s", code, out)
+	}
+	if out, _, code := do("agent", "transfer", "--build", "42", "--wallet", wallet, "--reason", "a slip"); code != 0 || !strings.Contains(out, wallet) {
+		t.Errorf("transfer back = %d, %s", code, out)
+	}
+	if out, _, code := do("agent", "certificate", "record", "--agent", "build:42", "--certificate", "cert-2"); code != 0 || !strings.Contains(out, "cert-1, cert-2") {
+		t.Errorf("certificate record = %d, %s", code, out)
+	}
+	if out, _, code := do("agent", "certificate", "withdraw", "--build", "42", "--certificate", "cert-1", "--reason", "expired"); code != 0 || strings.Contains(out, "cert-1") {
+		t.Errorf("certificate withdraw = %d, %s", code, out)
+	}
+	if _, msg, code := do("agent", "transfer", "--build", "7", "--wallet", wallet); code != exitNotFound {
+		t.Errorf("transfer of a stranger = %d (%s), want %d", code, msg, exitNotFound)
+	}
+	if _, msg, code := do("agent", "register", "--agent", token); code != exitUsage || !strings.Contains(msg, "node of chain 84532") {
+		t.Errorf("register on a registry without a node = %d (%s), want %d", code, msg, exitUsage)
+	}
+}
+
+// pauses pauses and resumes two scopes while the service runs.
+func pauses(t *testing.T, do func(args ...string) (string, string, int), base string) {
+	t.Helper()
+	if _, _, code := do("programme", "pause", "--reason", "maintenance"); code != 0 {
+		t.Errorf("pause = %d", code)
+	}
+	eventually(t, base+"/v1/mystery", `"paused":true`)
+	if _, _, code := do("programme", "pause", "--host", "Agent.example", "--reason", "it complains"); code != 0 {
+		t.Errorf("pause of a host = %d", code)
+	}
+	if out, _, code := do("doctor"); code != 0 || !strings.Contains(out, "paused: everything, host/agent.example:443") {
+		t.Errorf("doctor = %d, %s", code, out)
+	}
+	if out, _, code := do("programme", "resume", "--reason", "done"); code != 0 || !strings.Contains(out, "host/agent.example:443") {
+		t.Errorf("resume = %d, %s, want what is still paused", code, out)
+	}
+	body := eventually(t, base+"/v1/mystery", `"paused":false`)
+	if !strings.Contains(body, `"scope":"host/agent.example:443"`) || !strings.Contains(body, "it complains") {
+		t.Errorf("the pause of a host is not public: %s", body)
+	}
+	out, _, code := do("programme", "resume", "--host", "agent.example:443", "--reason", "settled", "--json")
+	if code != 0 || !strings.Contains(out, `"paused":false,"pauses":[]`) {
+		t.Errorf("resume of a host = %d, %s", code, out)
+	}
+	if _, msg, code := do("programme", "pause", "--consent", "cns_aaaaaaaaaaaaaaaaaaaa", "--reason", "x"); code != exitNotFound {
+		t.Errorf("pause of a consent that never was = %d (%s), want %d", code, msg, exitNotFound)
+	}
+}
+
+// rotates goes over to another operator secret while the service runs.
+func rotates(t *testing.T, do func(args ...string) (string, string, int), base string) {
+	t.Helper()
+	type standing struct {
+		Keys []struct {
+			Key             string
+			Retired         string
+			Secret, Current bool
+		} `json:"operatorKeys"`
+	}
+	keys := func(args ...string) (s standing) {
+		out, msg, code := do(append(args, "--json")...)
+		if err := json.Unmarshal([]byte(out), &s); code != 0 || err != nil {
+			t.Fatalf("%v = %d, %v (%s)", args, code, err, msg)
+		}
+		return s
+	}
+	first := keys("programme", "status").Keys
+	if len(first) != 1 || !first[0].Current || !first[0].Secret {
+		t.Fatalf("before a rotation the keys are %+v", first)
+	}
+	if _, msg, code := do("programme", "retire-key", first[0].Key, "--reason", "x"); code != exitRefused {
+		t.Errorf("retiring the only key = %d (%s), want %d", code, msg, exitRefused)
+	}
+	if s := keys("programme", "rotate-key").Keys; len(s) != 2 {
+		t.Fatalf("after a rotation the keys are %+v", s)
+	}
+	s := keys("programme", "status").Keys // reads the longer file
+	if len(s) != 2 || s[0].Key != first[0].Key || s[0].Current || !s[1].Current || !s[0].Secret || !s[1].Secret {
+		t.Fatalf("after a rotation the keys are %+v", s)
+	}
+	if out, _, code := do("doctor"); code != 0 || !strings.Contains(out, "2 at hand") || !strings.Contains(out, s[1].Key) {
+		t.Errorf("doctor = %d, %s", code, out)
+	}
+	if s = keys("programme", "retire-key", first[0].Key, "--reason", "a year is over").Keys; s[0].Retired == "" || s[1].Retired != "" {
+		t.Errorf("after the first was retired the keys are %+v", s)
+	}
+	eventually(t, base+"/v1/mystery", "a year is over")
 }
 
 // eventually waits for a GET answer that holds text.

@@ -11,45 +11,7 @@ import (
 	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
-	"github.com/karatum/mystery/domain/programme"
 )
-
-func (p *program) programme() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "programme",
-		Short: "Pause and resume all sending",
-		Args:  cobra.NoArgs,
-	}
-	c.AddCommand(
-		p.switchTo("pause", "Send nothing to anybody until resumed", "paused; nothing is sent",
-			func(reason string) programme.Command { return programme.Pause{Reason: reason} }),
-		p.switchTo("resume", "Send again", "resumed",
-			func(reason string) programme.Command { return programme.Resume{Reason: reason} }))
-	return c
-}
-
-func (p *program) switchTo(use, short, done string, command func(reason string) programme.Command) *cobra.Command {
-	var reason string
-	c := &cobra.Command{
-		Use:   use + " --reason TEXT",
-		Short: short,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			prog, err := p.open(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
-			defer prog.Close()
-			if err := prog.Service.Programme(cmd.Context(), operator(), command(reason)); err != nil {
-				return err
-			}
-			return p.print(map[string]string{"programme": use + "d"}, done)
-		},
-	}
-	c.Flags().StringVar(&reason, "reason", "", "why, in a few `words` that everybody may read (required)")
-	must(c.MarkFlagRequired("reason"))
-	return c
-}
 
 func (p *program) exam() *cobra.Command {
 	c := &cobra.Command{

@@ -31,15 +31,37 @@ reveals them after.
 Environment (all optional):
   MYSTERY_DATABASE_URL          PostgreSQL connection string; without it a private
                                 PostgreSQL is run in the state directory
+  MYSTERY_EVENTLOG              EventStoreDB cluster for the event log (esdb:// or
+                                esdb+discover://); without it, it is in PostgreSQL
   MYSTERY_STATE_DIR             private database and generated secrets
                                 (/var/lib/karatum-mystery for root, else
                                 ~/.local/state/karatum-mystery)
   MYSTERY_PUBLIC_URL            where the API is reached; owners sign for its host
                                 (http://localhost:8080)
-  MYSTERY_OPERATOR_SECRET_FILE  64 hex digits, mode 0600; if unset, one is made in
-                                the state directory at the first start
+  MYSTERY_OPERATOR_SECRET_FILE  the operator secrets, mode 0600: a line of 64 hex
+                                digits each, the current one last; # begins a
+                                comment. If unset, one is made in the state
+                                directory at the first start
   MYSTERY_SOURCE_ADDRESSES      addresses that tasks come from, by commas; published
                                 with reveals and nowhere before
+  MYSTERY_ABUSE_CONTACT         where abuse is reported, mailto: or https:
+                                (mailto:abuse@ the host of the public URL)
+  MYSTERY_PROOF_ADDRESS         local address that host proofs are fetched from
+  MYSTERY_CHECK_INTERVAL        how often hosts are looked at, 5m to 24h (1h); beyond
+                                2h tasks are missed
+  MYSTERY_TRUSTED_PROXIES       networks of proxies in front of the API, by commas;
+                                limits count by the address that these add to
+                                X-Forwarded-For, and else by the peer
+  MYSTERY_LOG_KEY_FILE          key that signs the public log, mode 0600; if unset, one
+                                is made in the state directory when the log is begun
+  MYSTERY_WITNESSES             file with witnesses of the public log: a line of key and
+                                URL each, and "quorum N" for how many must cosign
+  MYSTERY_CHECKPOINT_INTERVAL   how often a checkpoint of the public log is signed, 1s
+                                to 24h (10m)
+  MYSTERY_CHAIN                 chain id on which contract wallets of owners are (84532)
+  MYSTERY_RPC_<chain id>        nodes of a chain, http(s) URLs by commas, such as
+                                MYSTERY_RPC_84532; "none" asks none (public nodes of
+                                84532 and 11155111)
   MYSTERY_HOUSE_OWNER           wallet of the demo agents, for serve --house
 
 Exit codes: 0 ok, 1 error, 2 usage, 4 not found, 6 refused.`
@@ -88,7 +110,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
-	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.doctor())
+	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.ledger(), p.doctor())
 	p.mark(root)
 	return root
 }

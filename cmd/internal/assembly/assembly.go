@@ -20,12 +20,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/api"
+	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/eventlog/kurrentdb"
 	"github.com/karatum/mystery/commands/eventlog/postgres"
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/programme"
@@ -34,6 +37,7 @@ import (
 	"github.com/karatum/mystery/migrations"
 	"github.com/karatum/mystery/migrations/privatepg"
 	"github.com/karatum/mystery/projections"
+	"github.com/karatum/mystery/projections/publiclog"
 )
 
 // Options is what a program puts in. The zero value is production.
@@ -41,9 +45,26 @@ type Options struct {
 	Schema string           // of the database; "" is mystery
 	Now    func() time.Time // a virtual clock; nil is the database's
 	Rand   io.Reader        // nil is crypto/rand
-	Secret *domain.Hash     // nil reads the operator secret of the Config
 	Net    agents.Net       // the zero Net is the public internet
 	Log    *slog.Logger     // nil is silent
+
+	// Secrets are the operator's. Without any they are read from the file that the
+	// Config names.
+	Secrets commands.Keyring
+
+	// LogKey is the private key of the public log, as package note writes it. "" reads
+	// it from the file that the Config names.
+	LogKey string
+
+	// Unlimited lets everybody ask for challenges without end. It is for
+	// karatum-demo and tests, and no configuration leads here.
+	Unlimited bool
+
+	// Demo says on every page that the programme is a demonstration.
+	Demo bool
+
+	// Nodes are asked about chains in place of those that the Config names.
+	Nodes rpc.Set
 
 	// Settings are of the private database, as "name=value".
 	Settings []string
@@ -58,6 +79,7 @@ type Programme struct {
 	Service *commands.Service
 	Worker  *worker.Worker
 	Reader  projections.Reader
+	Ledger  publiclog.Reader
 	Now     func() time.Time
 	Private bool // its database is its own
 
@@ -65,11 +87,16 @@ type Programme struct {
 	url     string // of the database
 	schema  string
 	log     *slog.Logger
+	manners manners
+	abuse   string
+	demo    bool
 	server  *privatepg.Server // nil unless its database is its own
 	pool    *pgxpool.Pool
-	ledger  *postgres.Log
+	ledger  ledger.Log
 	runner  *projections.Runner
 	bodies  *tables.Bodies
+	public  publicLog
+	nodes   rpc.Set
 	clock   *Clock
 	closers []func()
 }
@@ -77,7 +104,7 @@ type Programme struct {
 // Open assembles the programme on its database, which it starts and migrates as
 // needed, and publishes what this build carries: terms, pool and catalogue.
 func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
-	p = &Programme{config: c, schema: orElse(o.Schema, "mystery"), log: o.Log}
+	p = &Programme{config: c, schema: orElse(o.Schema, "mystery"), log: o.Log, demo: o.Demo}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -89,6 +116,12 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	}()
 	signedDomain, err := c.Domain()
 	if err != nil {
+		return p, err
+	}
+	if p.manners, err = c.manners(o); err != nil {
+		return p, err
+	}
+	if p.abuse, err = c.Abuse(); err != nil {
 		return p, err
 	}
 	if err := p.openDatabase(ctx, o); err != nil {
@@ -105,8 +138,9 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 		random = rand.Reader
 	}
 	catalog := commands.Catalog()
-	p.ledger = postgres.New(p.pool, postgres.Options{Now: o.Now}) //nolint:contextcheck // its writer lives until Close
-	p.closers = append(p.closers, p.ledger.Close)
+	if err := p.openLog(o.Now); err != nil { //nolint:contextcheck // a log lives until Close
+		return p, err
+	}
 	gate, err := p.openGate(ctx)
 	if err != nil {
 		return p, err
@@ -119,16 +153,41 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	}
 	p.Service = &commands.Service{
 		Log: p.ledger, Catalog: catalog, Now: p.Now, Rand: &lockedReader{r: random},
-		Domain: signedDomain, Hosts: hosts{o.Net}, Gate: gate,
+		Domain: signedDomain, Hosts: p.hosts(o), Gate: gate,
 	}
-	if p.Service.Secret, err = p.openSecret(ctx, o.Secret); err != nil {
+	if p.Service.Secrets, err = p.openSecrets(ctx, o.Secrets); err != nil {
 		return p, err
 	}
 	p.Worker = &worker.Worker{
-		Service: p.Service, Work: p.work(catalog), Field: field{o.Net}, Gate: steady{gate, p.clock}, Bodies: p.bodies,
+		Service: p.Service, Work: p.work(catalog), Field: field{o.Net}, Gate: steady{gate, p.clock},
+		Turns: &tables.Turns{Pool: p.pool, Most: consent.MaxPerHost}, Bodies: p.bodies, CheckEvery: p.manners.checkEvery,
 		Leases: &tables.Leases{Pool: p.pool}, Rand: p.Service.Rand, Now: p.Now, Sources: c.Sources, Parallel: parallel, Async: true, Log: p.log,
 	}
-	return p, p.publish(ctx)
+	if err := p.openChains(ctx, o); err != nil {
+		return p, err
+	}
+	if err := p.openPublicLog(ctx, o); err != nil {
+		return p, err
+	}
+	if err := p.publish(ctx); err != nil {
+		return p, err
+	}
+	return p, p.reportMissing(ctx)
+}
+
+// openLog opens the event log where the Config says it is.
+func (p *Programme) openLog(virtual func() time.Time) error {
+	if p.config.EventLog == "" {
+		log := postgres.New(p.pool, postgres.Options{Now: virtual})
+		p.ledger, p.closers = log, append(p.closers, log.Close)
+		return nil
+	}
+	log, err := kurrentdb.New(p.config.EventLog, kurrentdb.Options{Now: p.Now})
+	if err != nil {
+		return fmt.Errorf("MYSTERY_EVENTLOG: %w", err)
+	}
+	p.ledger, p.closers = log, append(p.closers, log.Close)
+	return nil
 }
 
 // parallel is how many consents are served side by side.
@@ -198,32 +257,33 @@ func (p *Programme) openClock(ctx context.Context, virtual func() time.Time) (er
 	return nil
 }
 
-func (p *Programme) openSecret(ctx context.Context, given *domain.Hash) (domain.Hash, error) {
-	if given != nil {
-		return *given, nil
+func (p *Programme) openSecrets(ctx context.Context, given commands.Keyring) (commands.Keyring, error) {
+	if len(given) > 0 {
+		return given, nil
 	}
 	state, err := p.Service.CurrentProgramme(ctx)
 	if err != nil {
-		return domain.Hash{}, err
+		return nil, err
 	}
-	return p.config.secret(state.Key != programme.OperatorKeyRegistered{})
+	return p.config.secrets(len(state.Keys) > 0)
 }
 
-// publish puts into force what this build carries, if it is new.
+// publish puts into force what this build carries, and the operator's keys, if
+// they are new.
 func (p *Programme) publish(ctx context.Context) error {
 	t := terms.Current()
 	c := programme.Publish{
 		Terms:     programme.TermsPublished{Version: t.Number, Hash: t.Hash()},
 		Pool:      programme.PoolPublished{Version: identity.Version(), Hash: identity.Hash()},
 		Catalogue: programme.CataloguePublished{Digest: task.Digest()},
-		Key:       programme.OperatorKeyRegistered{Key: programme.OperatorKey(p.Service.Secret)},
+		Keys:      p.Service.Secrets.Keys(),
 	}
 	id, err := uuid.NewRandomFromReader(p.Service.Rand)
 	if err != nil {
 		return err
 	}
 	if err := p.Service.Programme(ctx, ledger.Meta{Actor: "operator", Command: id.String()}, c); err != nil {
-		return fmt.Errorf("publish terms, pool and catalogue: %w", err)
+		return fmt.Errorf("publish terms, pool, catalogue and operator keys: %w", err)
 	}
 	return p.CatchUp(ctx)
 }
@@ -234,12 +294,12 @@ func (p *Programme) CatchUp(ctx context.Context) error { return p.runner.CatchUp
 // Handler returns the API.
 func (p *Programme) Handler() http.Handler {
 	return api.New(api.Config{
-		Service: p.Service, Reader: p.Reader, Bodies: p.bodies, PublicURL: p.config.PublicURL,
-		Logger: p.log, CatchUp: p.CatchUp,
+		Service: p.Service, Reader: p.Reader, Ledger: p.Ledger, Bodies: p.bodies, PublicURL: p.config.PublicURL, Now: p.Now, Facts: p.facts(),
+		Limits: p.limits(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp,
 	})
 }
 
-// Follow keeps read models and clock going until ctx ends. It returns an error if
+// Follow keeps read models, public log and clock going until ctx ends. It returns an error if
 // the private database ends before.
 func (p *Programme) Follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -249,6 +309,7 @@ func (p *Programme) Follow(ctx context.Context) error {
 		wg.Go(func() { p.clock.Run(ctx) })
 	}
 	wg.Go(func() { p.runner.Run(ctx, followEvery) })
+	wg.Go(func() { p.FollowLedger(ctx) })
 	defer wg.Wait()
 	if p.server == nil {
 		<-ctx.Done()
@@ -300,11 +361,11 @@ type steady struct {
 	clock *Clock
 }
 
-func (s steady) Hold(ctx context.Context, consentID string) (release func(), err error) {
+func (s steady) Hold(ctx context.Context, t programme.Task) (release func(), err error) {
 	if s.clock != nil && s.clock.Skewed() {
 		return nil, fmt.Errorf("this machine's clock moves against the database's; nothing is sent until they agree: %w", domain.ErrForbidden)
 	}
-	return s.Gate.Hold(ctx, consentID)
+	return s.Gate.Hold(ctx, t)
 }
 
 // Events returns how many records the ledger holds.

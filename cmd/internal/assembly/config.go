@@ -1,15 +1,12 @@
 package assembly
 
 import (
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 )
 
@@ -20,6 +17,11 @@ type Config struct {
 	// empty, the programme runs a PostgreSQL of its own in the state directory.
 	DatabaseURL string
 
+	// EventLog (MYSTERY_EVENTLOG) is the connection string of an EventStoreDB cluster
+	// (esdb:// or esdb+discover://) that holds the event log. If empty, it is in the
+	// database, which holds everything else in either case.
+	EventLog string
+
 	// StateDir (MYSTERY_STATE_DIR) holds the private database and generated
 	// secrets. If empty: /var/lib/karatum-mystery for root, else
 	// ~/.local/state/karatum-mystery.
@@ -29,29 +31,91 @@ type Config struct {
 	// host is the domain that owners sign for. If empty: http://localhost:8080.
 	PublicURL string
 
-	// SecretFile (MYSTERY_OPERATOR_SECRET_FILE) holds the operator secret, 64 hex
-	// digits, readable by its owner only. If empty, it is operator.secret in the
-	// state directory, and is made there at the first start.
+	// SecretFile (MYSTERY_OPERATOR_SECRET_FILE) holds the operator secrets, readable
+	// by its owner only: each a line of 64 hex digits, the current one last. Lines
+	// that begin with # are comments. If empty, it is operator.secret in the state
+	// directory, and is made there with one secret at the first start.
 	SecretFile string
 
 	// Sources (MYSTERY_SOURCE_ADDRESSES, separated by commas) are the addresses
 	// that tasks come from. They are published with each reveal and nowhere before.
 	Sources []string
+
+	// ProofAddress (MYSTERY_PROOF_ADDRESS) is the local IP address that host proofs
+	// are fetched from, so that hosts know no task by it. If empty, the system
+	// chooses, as it does for tasks.
+	ProofAddress string
+
+	// AbuseContact (MYSTERY_ABUSE_CONTACT) is where abuse is reported: a mailto: or
+	// https: URI, which stands on the pages and in security.txt. If empty, it is
+	// abuse@ the domain of the public URL.
+	AbuseContact string
+
+	// CheckInterval (MYSTERY_CHECK_INTERVAL) is how often host proofs and surfaces
+	// are read, such as 30m: from 5m to 24h, an hour if empty. Nothing is sent on a
+	// proof of two hours before, so with a longer interval tasks are missed.
+	CheckInterval string
+
+	// TrustedProxies (MYSTERY_TRUSTED_PROXIES, separated by commas) are addresses and
+	// networks of proxies in front of the API. Limits count by the address that
+	// such a proxy adds to X-Forwarded-For. From others that header means nothing,
+	// and the peer is who is counted.
+	TrustedProxies []string
+
+	// LogKeyFile (MYSTERY_LOG_KEY_FILE) holds the private key that signs checkpoints of
+	// the public log, readable by its owner only: one line as golang.org/x/mod/sumdb/note
+	// writes it, whose name is the origin of the log. If empty, it is log.key in the
+	// state directory, and is made there when the log is begun, for the host of the
+	// public URL.
+	LogKeyFile string
+
+	// WitnessFile (MYSTERY_WITNESSES) lists the witnesses that are asked to cosign
+	// checkpoints, a line each of key and URL, and with a line such as "quorum 2" how
+	// many of them must before a checkpoint is published. If empty, nobody is asked.
+	WitnessFile string
+
+	// CheckpointInterval (MYSTERY_CHECKPOINT_INTERVAL) is the cadence of checkpoints,
+	// such as 10m: from 1s to 24h, 10m if empty.
+	CheckpointInterval string
+
+	// Chain (MYSTERY_CHAIN) is the id of the chain on which the contract wallets of
+	// owners are. If empty, it is 84532, Base Sepolia.
+	Chain string
+
+	// Nodes (MYSTERY_RPC_<chain id>, separated by commas) are the http(s) URLs of the
+	// nodes that are asked about a chain, the best first; with several, what matters
+	// is read from two of them. Without any, public nodes of the two test networks
+	// of the catalogue are asked; "none" asks none. A chain without a node has no
+	// contract wallets, no agents on its registry, and no tasks that read it.
+	Nodes map[uint64][]string
 }
 
 // ConfigFrom reads the configuration from the environment.
 func ConfigFrom(getenv func(string) string) Config {
 	c := Config{
 		DatabaseURL: getenv("MYSTERY_DATABASE_URL"),
+		EventLog:    getenv("MYSTERY_EVENTLOG"),
 		StateDir:    getenv("MYSTERY_STATE_DIR"),
 		PublicURL:   getenv("MYSTERY_PUBLIC_URL"),
 		SecretFile:  getenv("MYSTERY_OPERATOR_SECRET_FILE"),
+		Sources:     list(getenv("MYSTERY_SOURCE_ADDRESSES")),
+
+		ProofAddress:   getenv("MYSTERY_PROOF_ADDRESS"),
+		AbuseContact:   getenv("MYSTERY_ABUSE_CONTACT"),
+		CheckInterval:  getenv("MYSTERY_CHECK_INTERVAL"),
+		TrustedProxies: list(getenv("MYSTERY_TRUSTED_PROXIES")),
+
+		LogKeyFile:         getenv("MYSTERY_LOG_KEY_FILE"),
+		WitnessFile:        getenv("MYSTERY_WITNESSES"),
+		CheckpointInterval: getenv("MYSTERY_CHECKPOINT_INTERVAL"),
+
+		Chain: getenv("MYSTERY_CHAIN"),
 	}
-	for a := range strings.SplitSeq(getenv("MYSTERY_SOURCE_ADDRESSES"), ",") {
-		if a = strings.TrimSpace(a); a != "" {
-			c.Sources = append(c.Sources, a)
-		}
+	home, err := c.home()
+	if err != nil {
+		home = commands.HomeChain // Open says what is wrong
 	}
+	c.Nodes = nodesFrom(getenv, home)
 	if c.PublicURL == "" {
 		c.PublicURL = "http://localhost:8080"
 	}
@@ -64,7 +128,8 @@ func ConfigFrom(getenv func(string) string) Config {
 	return c
 }
 
-// SecretPath returns where the operator secret is, and whether it may be made.
+// SecretPath returns where the operator secrets are, and whether the file may be
+// made.
 func (c Config) SecretPath() (path string, ours bool) {
 	if c.SecretFile != "" {
 		return c.SecretFile, false
@@ -79,57 +144,4 @@ func (c Config) Domain() (string, error) {
 		return "", fmt.Errorf("MYSTERY_PUBLIC_URL %q is not an absolute http(s) URL: %w", c.PublicURL, domain.ErrInvalid)
 	}
 	return u.Host, nil
-}
-
-// secret reads the operator secret. It makes one if none was named, and none is
-// known to the ledger yet.
-func (c Config) secret(registered bool) (s domain.Hash, err error) {
-	path, ours := c.SecretPath()
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && registered:
-		return s, fmt.Errorf("the operator secret %s is missing, and the ledger was begun with one; "+
-			"restore it from its copy: %w", path, domain.ErrUnavailable)
-	case errors.Is(err, fs.ErrNotExist) && ours:
-		if err := makeSecret(path); err != nil {
-			return s, fmt.Errorf("make an operator secret: %w", err)
-		}
-	case err != nil:
-		return s, fmt.Errorf("operator secret: %w", err)
-	case info.Mode().Perm()&0o077 != 0:
-		return s, fmt.Errorf("the operator secret %s can be read by others; chmod 600 it: %w", path, domain.ErrForbidden)
-	}
-	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
-	if err != nil {
-		return s, fmt.Errorf("operator secret: %w", err)
-	}
-	if s, err = domain.ParseHash(strings.TrimSpace(string(text))); err != nil {
-		return s, fmt.Errorf("operator secret %s must hold 64 lower-case hex digits: %w", path, domain.ErrInvalid)
-	}
-	return s, nil
-}
-
-// makeSecret puts a new secret at path, whole or not at all, unless there is one.
-func makeSecret(path string) (err error) {
-	var s domain.Hash
-	if _, err := rand.Read(s[:]); err != nil {
-		return err
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the database's account must enter it; the secret itself is 0600
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".secret-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = f.WriteString(s.String() + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
 }

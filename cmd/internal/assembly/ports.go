@@ -6,18 +6,8 @@ import (
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/commands/agents/a2a"
 	"github.com/karatum/mystery/commands/agents/mcp"
-	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/task"
 )
-
-// hosts answers for the hosts of endpoints.
-type hosts struct{ net agents.Net }
-
-func (h hosts) Check(url string) error { return h.net.CheckURL(url) }
-
-func (h hosts) Prove(ctx context.Context, endpoint string, owner eip191.Address) error {
-	return h.net.Prove(ctx, endpoint, owner)
-}
 
 // field is the world of agents, by protocol.
 type field struct{ net agents.Net }

@@ -1,0 +1,177 @@
+package explorer
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/terms"
+	"github.com/karatum/mystery/projections"
+)
+
+type programmePage struct {
+	frame
+
+	PerDay     int
+	Totals     totals
+	DemoTotals *totals // nil if there are none
+}
+
+// totals are figures as people read them.
+type totals struct{ Consents, Revealed, Findings string }
+
+func totalsOf(t projections.Totals) totals {
+	return totals{grouped(t.Consents[projections.Active]), grouped(sum(t.Revealed)), grouped(sum(t.Findings))}
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// grouped writes a number with commas between groups of three digits.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	var groups []string
+	for len(digits) > 3 {
+		groups = append(groups, digits[len(digits)-3:])
+		digits = digits[:len(digits)-3]
+	}
+	groups = append(groups, digits)
+	slices.Reverse(groups)
+	return strings.Join(groups, ",")
+}
+
+func (p *Pages) programme(f frame, s projections.Status) any {
+	f.Title = "Mystery Shopper"
+	f.Description = "Whether agents with a Karatum certificate do as well on an ordinary day as in their exam."
+	f.JSON = "/v1/mystery"
+	v := programmePage{frame: f, PerDay: consent.MaxPerDay, Totals: totalsOf(s.Totals)}
+	if sum(s.Demo.Consents)+sum(s.Demo.Revealed)+sum(s.Demo.Findings) > 0 {
+		demo := totalsOf(s.Demo)
+		v.DemoTotals = &demo
+	}
+	return v
+}
+
+// tasksOf says in words which tasks are in a scope.
+func tasksOf(s programme.Scope) string {
+	kind, of, _ := strings.Cut(string(s), "/")
+	switch kind {
+	case "host":
+		return "all tasks for the host " + of
+	case "consent":
+		return "all tasks under the consent " + of
+	case "template":
+		return "all tasks made from the template " + of
+	case "identity":
+		return "all tasks under identity " + of
+	default:
+		return "all tasks for everybody"
+	}
+}
+
+type termsPage struct {
+	frame
+
+	Terms     []terms.Term
+	Since     *time.Time // nil if the current version was not published
+	Published []projections.Version
+}
+
+func (p *Pages) terms(f frame, s projections.Status) any {
+	f.Title = "The ten terms"
+	f.Description = "What the owner of an agent accepts with a consent to Mystery Shopping."
+	f.JSON = "/v1/mystery/terms"
+	return termsPage{frame: f, Terms: terms.Current().Terms, Since: since(s.Terms), Published: s.Terms}
+}
+
+type identitiesPage struct {
+	frame
+
+	Identities []identity.Identity
+	Since      *time.Time
+	Published  []projections.Version
+}
+
+func (p *Pages) identities(f frame, s projections.Status) any {
+	f.Title = "The client identities"
+	f.Description = "The ordinary clients that the tasks of the Mystery Shopper come under."
+	f.JSON = "/v1/mystery/terms"
+	return identitiesPage{frame: f, Identities: identity.Pool(), Since: since(s.Pools), Published: s.Pools}
+}
+
+// since is when the last of versions was published.
+func since(versions []projections.Version) *time.Time {
+	if len(versions) == 0 {
+		return nil
+	}
+	return &versions[len(versions)-1].Since
+}
+
+type ethicsPage struct {
+	frame
+
+	Limits []limit
+}
+
+// A limit is one row of the table of limits.
+type limit struct{ Of, Limit, Note string }
+
+// limits lists what holds for everybody, the hard limits of a consent first.
+func limits(f frame) []limit {
+	challenges := commands.GrantQuotas("", netip.Addr{}) // for an agent, and for an address
+	return []limit{
+		{"Tasks for one agent", fmt.Sprintf("%d a day, %d a week", consent.MaxPerDay, consent.MaxPerWeek), "Over all consents that the agent ever had."},
+		{"Endpoints of one agent", strconv.Itoa(consent.MaxEndpoints), "Each at a host that shows whose it is."},
+		{"Tasks for one host", fmt.Sprintf("%d a day", f.TasksPerHost), "Over the consents of all agents. What goes beyond is counted as missed."},
+		{"Sending of one task", "once", "Never again after an error or a timeout, and never after a crash of ours."},
+		{"Waiting for an answer", "30 seconds", "From the connection to the last byte, and for all that belongs to one task."},
+		{"Lateness of a task", "15 minutes", "Later it is not sent at all, and counted as missed."},
+		{"Reading a card or a list of tools", f.Every(), "For each endpoint, under a client identity, whether a task is due or not."},
+		{"Reading a host’s document", f.Every(), "Once a minute at most, by KaratumBot. No task is sent on a reading two hours old."},
+		{"Delay before a task is revealed", span(consent.MinRevealDelay) + " to " + span(consent.MaxRevealDelay), "As the owner chose. At once after a revocation."},
+		{"Life of a consent", fmt.Sprintf("%d to %d days", consent.MinValidity, consent.MaxValidity), "As the owner chose."},
+		{"Challenges to sign", fmt.Sprintf("%d an hour for an agent, %d in all", challenges[0].Limit, challenges[1].Limit), "From one network address. A challenge to revoke is counted apart, and never by agent."},
+		{"Time to sign a challenge", span(consent.ChallengeLife), "And once."},
+	}
+}
+
+// span writes a length of time in its largest whole unit.
+func span(d time.Duration) string {
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		switch n := d / unit.length; {
+		case d%unit.length != 0 || n == 0:
+		case n == 1:
+			return "1 " + unit.name
+		default:
+			return fmt.Sprintf("%d %ss", n, unit.name)
+		}
+	}
+	return d.String()
+}
+
+func (p *Pages) ethics(f frame, _ projections.Status) any {
+	f.Title = "Ethics, disclosure and limits"
+	f.Description = "What the Mystery Shopper holds to, how often it sends, and how to stop it."
+	f.JSON = "/v1/mystery"
+	return ethicsPage{frame: f, Limits: limits(f)}
+}
+
+func (p *Pages) bot(f frame, _ projections.Status) any {
+	f.Title = "KaratumBot"
+	f.Description = "What KaratumBot fetches, how often, and how to stop it."
+	return f
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/karatum/mystery/domain/merkle"
+)
+
+// publicLog publishes what there is, for the first time, and returns all that the
+// public log then answers: checkpoint, tiles, records, proofs and refusals.
+func (s *stage) publicLog(t *testing.T) map[string]string {
+	t.Helper()
+	if err := s.prog.PublishLedger(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h, err := s.prog.Ledger.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{
+		"/ledger/checkpoint", "/ledger/key", "/ledger/tile/0/999", "/ledger/tile/9/000", "/ledger/tile/x",
+		"/v1/ledger", "/v1/ledger/streams/programme", "/v1/ledger/streams/agent/build:steady", "/v1/ledger/proofs/inclusion?index=3",
+		"/v1/ledger/proofs/inclusion?index=999999", "/v1/ledger/proofs/consistency?from=7", "/v1/ledger/records/999999",
+	}
+	for from := uint64(0); from < h.Size; from += 1000 {
+		paths = append(paths, fmt.Sprintf("/v1/ledger/records?limit=1000&from=%d", from))
+	}
+	ids, widths := merkle.EdgeTiles(h.Size)
+	for i, id := range ids {
+		for full := range id.Index {
+			paths = append(paths, fmt.Sprintf("/ledger/tile/%d/%03d", id.Level, full))
+		}
+		paths = append(paths, fmt.Sprintf("/ledger/tile/%d/%03d.p/%d", id.Level, id.Index, widths[i]))
+	}
+	answers := make(map[string]string)
+	for _, path := range paths {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.api.base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Header.Del("Date")
+		res.Header.Del("X-Request-Id")
+		var head strings.Builder
+		if err := res.Header.Write(&head); err != nil {
+			t.Fatal(err)
+		}
+		answers[path] = res.Status + "\n" + head.String() + "\n" + string(body)
+	}
+	return answers
+}
