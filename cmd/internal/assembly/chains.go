@@ -88,10 +88,14 @@ func (p *Programme) openChains(ctx context.Context, o Options) error {
 	return nil
 }
 
+// lag is how many blocks behind the newest one is taken for the head. Behind one address
+// there are often several machines, and the next may not have what the last one had.
+const lag = 2
+
 func dial(ctx context.Context, nodes map[uint64][]string, log *slog.Logger) (_ rpc.Set, err error) {
 	set := make(rpc.Set)
 	for chain, addresses := range nodes {
-		c := rpc.Config{Now: time.Now, Agree: len(addresses) > 1, Log: log}
+		c := rpc.Config{Now: time.Now, Agree: len(addresses) > 1, Lag: lag, Log: log}
 		if set[chain], err = rpc.Dial(ctx, chain, addresses, c); err != nil {
 			delete(set, chain)
 			set.Close()
