@@ -35,6 +35,7 @@ var halts = []string{
 	"revert", "out of gas", "outofgas", "invalid opcode", "opcodenotfound", "invalidfeopcode", "invalid jump", "invalidjump",
 	"stack underflow", "stackunderflow", "stack limit reached", "stackoverflow", "write protection", "return data out of bounds",
 	"gas uint64 overflow", "max code size exceeded",
+	"memoryoog", "memorylimitoog", "invalidoperandoog", "precompileoog", "reentrancysentryoog", "outofoffset",
 }
 
 // reverted returns err as a RevertError if it is one, and nil otherwise.
