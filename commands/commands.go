@@ -187,8 +187,11 @@ func carryOut[S, C any, E domain.Event](
 		if err == nil {
 			return decided, nil
 		}
-		if !errors.Is(err, ledger.ErrConflict) || attempt == maxAttempts {
+		if !errors.Is(err, ledger.ErrConflict) {
 			return nil, err
+		}
+		if attempt == maxAttempts {
+			return nil, fmt.Errorf("others changed this in every one of %d attempts; send the same again: %w", maxAttempts, domain.ErrConflict)
 		}
 	}
 }

@@ -379,6 +379,9 @@ func TestLostRace(t *testing.T) {
 			before := len(w.records(t))
 			err := w.Agent(t.Context(), meta("do"), ref, agent.VerifyIdentity{URL: mcp})
 			wantErr(t, "command", err, want)
+			if want != nil && !strings.HasSuffix(domain.Sentence(err), "; send the same again") {
+				t.Errorf("the sentence is %q, want it to say what to do", domain.Sentence(err))
+			}
 			added := times
 			if want == nil {
 				added++
