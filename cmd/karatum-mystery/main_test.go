@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const (
@@ -248,12 +250,13 @@ func rotates(t *testing.T, do func(args ...string) (string, string, int), base s
 	if _, msg, code := do("programme", "retire-key", first[0].Key, "--reason", "x"); code != exitRefused {
 		t.Errorf("retiring the only key = %d (%s), want %d", code, msg, exitRefused)
 	}
-	if s := keys("programme", "rotate-key").Keys; len(s) != 2 {
-		t.Fatalf("after a rotation the keys are %+v", s)
-	}
-	s := keys("programme", "status").Keys // reads the longer file
+	rotated := keys("programme", "rotate-key").Keys
+	s := keys("programme", "status").Keys
 	if len(s) != 2 || s[0].Key != first[0].Key || s[0].Current || !s[1].Current || !s[0].Secret || !s[1].Secret {
 		t.Fatalf("after a rotation the keys are %+v", s)
+	}
+	if diff := cmp.Diff(s, rotated); diff != "" {
+		t.Errorf("rotate-key shows other keys than status does afterwards (-status +rotate-key):\n%s", diff)
 	}
 	if out, _, code := do("doctor"); code != 0 || !strings.Contains(out, "2 at hand") || !strings.Contains(out, s[1].Key) {
 		t.Errorf("doctor = %d, %s", code, out)

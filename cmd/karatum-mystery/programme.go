@@ -44,7 +44,11 @@ func (p *program) operate(cmd *cobra.Command, do func(*assembly.Programme) (done
 	if err != nil {
 		return err
 	}
-	v := standingOf(s, prog.Service.Secrets.Keys())
+	here, err := prog.KeysAtHand()
+	if err != nil {
+		return err
+	}
+	v := standingOf(s, here)
 	return p.print(v, strings.TrimPrefix(done+"\n"+v.text(), "\n"))
 }
 

@@ -90,6 +90,17 @@ func (p *Programme) RotateKey(ctx context.Context, m ledger.Meta) (key domain.Ha
 	return key, nil
 }
 
+// KeysAtHand returns the operator keys whose secrets are in the file now, the current
+// one last. The service itself works with the file as it was at its start.
+func (p *Programme) KeysAtHand() ([]domain.Hash, error) {
+	path, _ := p.config.SecretPath()
+	ring, err := readSecrets(path)
+	if err != nil {
+		return nil, err
+	}
+	return ring.Keys(), nil
+}
+
 // RetireKey gives up an operator key. It returns an error matching
 // [domain.ErrConflict] while something is left to do under a consent that needs it.
 func (p *Programme) RetireKey(ctx context.Context, m ledger.Meta, key domain.Hash, reason string) error {
