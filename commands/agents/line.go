@@ -19,6 +19,7 @@ import (
 
 	"code.dny.dev/ssrf"
 
+	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -30,11 +31,15 @@ import (
 type Line struct {
 	net    Net
 	sender Sender
+	mcp    bool // of the Model Context Protocol
 	latch  *latch
 	client *http.Client
 	pool   *http.Transport
 	hop    func(from, to *url.URL) bool // may a redirect lead there
 	count  int                          // JSON-RPC requests so far
+
+	exchanged func(Exchange) // may be nil
+	exchanges int            // so far
 
 	wrote atomic.Pointer[time.Time] // when the last write began
 }
@@ -46,7 +51,11 @@ func (n Net) Line(ctx context.Context, s Sender, g Gate) *Line {
 		if err != nil {
 			return nil, err
 		}
-		return l.latch.guard(c, l.mark), nil
+		c = l.latch.guard(c, l.mark)
+		if s.ordered() {
+			c = &shaped{Conn: c, sender: &l.sender, mcp: l.mcp}
+		}
+		return c, nil
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -65,6 +74,13 @@ func (n Net) Line(ctx context.Context, s Sender, g Gate) *Line {
 		WriteBufferSize:        writeBuffer,
 	}
 	l.client = &http.Client{Transport: l.pool, CheckRedirect: l.redirect}
+	return l
+}
+
+// MCP makes l a conversation in the Model Context Protocol, whose requests some
+// client software writes in another way. It is called before the first request.
+func (l *Line) MCP() *Line {
+	l.mcp = true
 	return l
 }
 
@@ -105,6 +121,7 @@ func (l *Line) redirect(req *http.Request, via []*http.Request) error {
 			Reason: fmt.Sprintf("a redirect leads from %s to %s, which is not covered", from.Host, req.URL.Host),
 		}
 	}
+	req.Header.Del("Referer") // which net/http adds, and no client software of a script
 	return l.sender.check(req.Header)
 }
 
@@ -123,16 +140,27 @@ func (n Net) Follow(raw string) error {
 
 // Get fetches a document of at most limit bytes. It does not look at the status.
 func (l *Line) Get(ctx context.Context, target string, h http.Header, limit int64) (*Document, error) {
-	res, err := l.do(ctx, http.MethodGet, target, h, nil)
+	d := &Document{}
+	err := l.get(ctx, target, h, limit, d)
+	l.record(Exchange{Method: http.MethodGet, URL: target, Sent: domain.Sum(nil), Status: d.Status}, d.Body, err)
 	if err != nil {
 		return nil, err
+	}
+	return d, nil
+}
+
+func (l *Line) get(ctx context.Context, target string, h http.Header, limit int64, d *Document) error {
+	res, err := l.do(ctx, http.MethodGet, target, h, nil)
+	if err != nil {
+		return err
 	}
 	defer res.Body.Close()
 	body, err := readAll(res, limit)
 	if err != nil {
-		return nil, l.broken(ctx, res.StatusCode, err)
+		return l.broken(ctx, res.StatusCode, err)
 	}
-	return &Document{res.StatusCode, res.Header, res.Request.URL, body}, nil
+	*d = Document{res.StatusCode, res.Header, res.Request.URL, body}
+	return nil
 }
 
 // A Document is what Get fetched. URL is where it was found, after redirects.
@@ -150,10 +178,11 @@ func (d *Document) Refusal() *Error { return refusal(d.Status, d.Header, d.Body)
 // do sends one request. It returns an [Error], or an error of another type if
 // the request was not carried out for a reason on our side.
 func (l *Line) do(ctx context.Context, method, target string, h http.Header, body []byte) (*http.Response, error) {
-	if _, err := l.net.parse(target); err != nil {
+	u, err := l.net.parse(target)
+	if err != nil {
 		return nil, err
 	}
-	head := l.sender.head(h, body != nil)
+	head := l.sender.head(h, u.Scheme == "https", body != nil)
 	if err := l.sender.check(head); err != nil {
 		return nil, err
 	}
@@ -230,7 +259,7 @@ func (a *Answer) Fail() *Error {
 		return e
 	}
 	return &Error{
-		Outcome: task.Error, Code: strconv.Itoa(a.Error.Code), Status: a.Status, Raw: a.Raw,
+		Outcome: task.Error, Code: strconv.Itoa(a.Error.Code), Status: a.Status, Raw: a.Raw, RetryAfter: retryAfter(a.Header),
 		Reason: fmt.Sprintf("the agent answered with JSON-RPC error %d: %.200s", a.Error.Code, a.Error.Message),
 	}
 }
@@ -247,12 +276,23 @@ func (l *Line) RPC(ctx context.Context, target string, h http.Header, method str
 	if err != nil {
 		return nil, err
 	}
-	res, err := l.do(ctx, http.MethodPost, target, h, body)
+	a := &Answer{}
+	err = l.post(ctx, target, h, body, id, replies, a)
+	l.record(Exchange{Method: http.MethodPost, URL: target, RPC: method, Sent: domain.Sum(body), Status: a.Status}, a.Raw, err)
 	if err != nil {
 		return nil, err
 	}
+	return a, nil
+}
+
+// post sends the request with the given id and fills a with its answer.
+func (l *Line) post(ctx context.Context, target string, h http.Header, body, id []byte, replies *Stream, a *Answer) error {
+	res, err := l.do(ctx, http.MethodPost, target, h, body)
+	if err != nil {
+		return err
+	}
 	defer res.Body.Close()
-	a := &Answer{Status: res.StatusCode, Header: res.Header}
+	*a = Answer{Status: res.StatusCode, Header: res.Header}
 	stream := replies
 	if isEventStream(res.Header) && stream == nil {
 		stream = l.stream(res)
@@ -264,24 +304,22 @@ func (l *Line) RPC(ctx context.Context, target string, h http.Header, method str
 	} else if !a.find(body, id) {
 		err = unreadable(res.StatusCode, res.Header, body)
 	}
-	if err != nil {
-		return nil, err
-	}
 	a.Latency = l.since()
-	return a, nil
+	return err
 }
 
 // Stream opens an event stream by GET. Close it when done.
 func (l *Line) Stream(ctx context.Context, target string, h http.Header) (*Stream, error) {
 	res, err := l.do(ctx, http.MethodGet, target, h, nil)
+	if err == nil && (res.StatusCode != http.StatusOK || !isEventStream(res.Header)) {
+		err = unreadable(res.StatusCode, res.Header, nil)
+		_ = res.Body.Close()
+	}
+	l.record(Exchange{Method: http.MethodGet, URL: target, Sent: domain.Sum(nil), Status: http.StatusOK}, nil, err)
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode == http.StatusOK && isEventStream(res.Header) {
-		return l.stream(res), nil
-	}
-	defer res.Body.Close()
-	return nil, unreadable(res.StatusCode, res.Header, nil)
+	return l.stream(res), nil
 }
 
 func (l *Line) stream(res *http.Response) *Stream {
@@ -337,11 +375,15 @@ func (l *Line) Notify(ctx context.Context, target string, h http.Header, method 
 	if err != nil {
 		return err
 	}
+	x := Exchange{Method: http.MethodPost, URL: target, RPC: method, Sent: domain.Sum(body)}
 	res, err := l.do(ctx, http.MethodPost, target, h, body)
 	if err != nil {
+		l.record(x, nil, err)
 		return err
 	}
 	defer res.Body.Close()
+	x.Status = res.StatusCode
+	l.record(x, nil, nil)
 	if !isEventStream(res.Header) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxReply)) // read only to keep the connection
 	}
