@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,6 +46,7 @@ func page(text string) said {
 type peer map[string][]said
 
 func (p peer) serve(t *testing.T) *httptest.Server {
+	t.Helper()
 	var mu sync.Mutex
 	calls := map[string]int{}
 	var server *httptest.Server
@@ -76,9 +78,7 @@ func (p peer) serve(t *testing.T) *httptest.Server {
 		}
 		s := all[min(n, len(all)-1)]
 		w.Header().Set("Content-Type", "application/json")
-		for name, values := range s.header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), s.header)
 		if s.status != 0 {
 			w.WriteHeader(s.status)
 		}
@@ -120,8 +120,7 @@ func packed(encoding, text string) said {
 func outcome(ctx context.Context, t *testing.T, client agenttest.Client, url string, ask task.Ask, as agents.Sender, deadline time.Duration) string {
 	t.Helper()
 	_, target, err := client.Observe(ctx, url, as)
-	var e *agents.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*agents.Error](err); ok {
 		return strings.TrimSpace(string(e.Outcome) + " " + e.Code)
 	}
 	if err != nil {
@@ -217,47 +216,47 @@ func TestCasesOfMCP(t *testing.T) {
 	kept := plain.with("initialize", said{header: session, body: rpc(hello).body})
 	events := http.Header{"Content-Type": {"text/event-stream"}}
 	for _, test := range []struct {
-		name   string
-		peer   peer
-		brotli bool // asked by an identity that takes br
-		want   string
+		name string
+		peer peer
+		as   int // identity: 6 takes br, 10 listens
+		want string
 	}{
-		{"P13 rate limit in words", plain.with("tools/call", failing("HTTP 429")), false, "error failed"},
-		{"P14 internal error", plain.with("tools/call", said{status: 502}, rpc(answer)), false, "error 502"},
-		{"P15 no session", plain, false, "42"},
-		{"P16 session lost, 404", kept.with("tools/call", said{status: 404}, rpc(answer)), false, "42"},
-		{"P16 session lost, 400", kept.with("tools/call", said{status: 400, body: `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session"}}`}, rpc(answer)), false, "42"},
-		{"P16 session lost, 401", kept.with("tools/call", said{status: 401}, rpc(answer)), false, "42"},
-		{"P16 400 without a session is an answer", plain.with("tools/call", said{status: 400}, rpc(answer)), false, "error 400"},
-		{"P17 tool gone from the list", plain.with("tools/list", rpc(`"result":{"tools":[]}`)), false, "blocked tool_gone"},
-		{"P17 tool unknown by an error", plain.with("tools/call", rpc(`"error":{"code":-32602,"message":"Unknown tool: calc"}`)), false, "blocked tool_gone"},
-		{"P17 tool unknown by a result", plain.with("tools/call", failing("MCP error -32602: Tool calc not found")), false, "blocked tool_gone"},
-		{"P18 tool failed", plain.with("tools/call", failing("division by zero")), false, "error failed"},
+		{"P13 rate limit in words", plain.with("tools/call", failing("HTTP 429")), 0, "error failed"},
+		{"P14 internal error", plain.with("tools/call", said{status: 502}, rpc(answer)), 0, "error 502"},
+		{"P15 no session", plain, 0, "42"},
+		{"P16 session lost, 404", kept.with("tools/call", said{status: 404}, rpc(answer)), 0, "42"},
+		{"P16 session lost, 400", kept.with("tools/call", said{status: 400, body: `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session"}}`}, rpc(answer)), 0, "42"},
+		{"P16 session lost, 401", kept.with("tools/call", said{status: 401}, rpc(answer)), 0, "42"},
+		{"P16 400 without a session is an answer", plain.with("tools/call", said{status: 400}, rpc(answer)), 0, "error 400"},
+		{"P17 tool gone from the list", plain.with("tools/list", rpc(`"result":{"tools":[]}`)), 0, "blocked tool_gone"},
+		{"P17 tool unknown by an error", plain.with("tools/call", rpc(`"error":{"code":-32602,"message":"Unknown tool: calc"}`)), 0, "blocked tool_gone"},
+		{"P17 tool unknown by a result", plain.with("tools/call", failing("MCP error -32602: Tool calc not found")), 0, "blocked tool_gone"},
+		{"P18 tool failed", plain.with("tools/call", failing("division by zero")), 0, "error failed"},
 		{"P19 schema with all there is", plain.with("tools/list", list(
-			`{"$defs":{"n":{"type":["number","null"]}},"anyOf":[{"$ref":"#/$defs/n"},{"enum":[1,null]}],"properties":null,"not":{"$ref":"#/$defs/nowhere"}}`)), false, "42"},
-		{"P20 version of the past", plain.with("initialize", rpc(`"result":{"protocolVersion":"2024-10-07"}`)), false, "42"},
-		{"P20 version of the future", plain.with("initialize", rpc(`"result":{"protocolVersion":"2027-01-01"}`)), false, "42"},
-		{"P21 not acceptable", plain.with("tools/call", said{status: 406, body: `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Not Acceptable"}}`}), false, "error -32000"},
-		{"P22 no older transport after a 5xx", plain.with("initialize", said{status: 503}).with("GET /", said{header: events, body: "event: endpoint\ndata: /post\n\n"}), false, "error 503"},
-		{"P23 gzip", plain.with("tools/list", packed("gzip", `{"result":{"tools":[{"name":"calc"}]}}`)), false, "42"},
-		{"P23 deflate", plain.with("tools/list", packed("deflate", `{"result":{"tools":[{"name":"calc"}]}}`)), false, "42"},
-		{"P23 br that was asked for", plain.with("tools/list", packed("br", `{"result":{"tools":[{"name":"calc"}]}}`)), true, "42"},
-		{"P23 br that is none", plain.with("tools/list", said{header: http.Header{"Content-Encoding": {"br"}}, body: "{}, not br at all"}), true, "error protocol"},
-		{"P23 br that was not asked for", plain.with("tools/list", packed("br", `{"result":{"tools":[{"name":"calc"}]}}`)), false, "error protocol"},
-		{"P24 notification with a body", plain.with("notifications/initialized", said{header: http.Header{"Content-Type": {"text/plain"}}, body: "ok"}), false, "42"},
-		{"P24 notification refused", plain.with("notifications/initialized", said{status: 500}), false, "42"},
-		{"P27 reply over the limit", plain.with("tools/call", rpc(`"result":{"content":[{"type":"text","text":"`+strings.Repeat("x", 3<<20)+`"}]}`)), false, "error too_large"},
-		{"P27 compression bomb", plain.with("tools/call", packed("gzip", strings.Repeat("0", 8<<20))), false, "error too_large"},
-		{"P27 bomb in br", plain.with("tools/list", packed("br", strings.Repeat("0", 8<<20))), true, "error too_large"},
+			`{"$defs":{"n":{"type":["number","null"]}},"anyOf":[{"$ref":"#/$defs/n"},{"enum":[1,null]}],"properties":null,"not":{"$ref":"#/$defs/nowhere"}}`)), 0, "42"},
+		{"P20 version of the past", plain.with("initialize", rpc(`"result":{"protocolVersion":"2024-10-07"}`)), 0, "42"},
+		{"P20 version of the future", plain.with("initialize", rpc(`"result":{"protocolVersion":"2027-01-01"}`)), 0, "42"},
+		{"P21 not acceptable", plain.with("tools/call", said{status: 406, body: `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Not Acceptable"}}`}), 0, "error -32000"},
+		{"P22 no older transport after a 5xx", plain.with("initialize", said{status: 503}).with("GET /", said{header: events, body: "event: endpoint\ndata: /post\n\n"}), 0, "error 503"},
+		{"P23 gzip", plain.with("tools/list", packed("gzip", `{"result":{"tools":[{"name":"calc"}]}}`)), 0, "42"},
+		{"P23 deflate", plain.with("tools/list", packed("deflate", `{"result":{"tools":[{"name":"calc"}]}}`)), 0, "42"},
+		{"P23 br that was asked for", plain.with("tools/list", packed("br", `{"result":{"tools":[{"name":"calc"}]}}`)), 6, "42"},
+		{"P23 br that is none", plain.with("tools/list", said{header: http.Header{"Content-Encoding": {"br"}}, body: "{}, not br at all"}), 6, "error protocol"},
+		{"P23 br that was not asked for", plain.with("tools/list", packed("br", `{"result":{"tools":[{"name":"calc"}]}}`)), 0, "error protocol"},
+		{"P24 notification with a body", plain.with("notifications/initialized", said{header: http.Header{"Content-Type": {"text/plain"}}, body: "ok"}), 0, "42"},
+		{"P24 notification refused", plain.with("notifications/initialized", said{status: 500}), 0, "42"},
+		{"P25 no stream, 400", plain.with("GET /", said{status: 400}), 10, "42"},
+		{"P25 no stream, 404", plain, 10, "42"},
+		{"P25 no stream, 405", plain.with("GET /", said{status: 405}), 10, "42"},
+		{"P25 a stream that ends", kept.with("GET /", said{header: events, body: ": hello\n\n"}), 10, "42"},
+		{"P27 reply over the limit", plain.with("tools/call", rpc(`"result":{"content":[{"type":"text","text":"`+strings.Repeat("x", 3<<20)+`"}]}`)), 0, "error too_large"},
+		{"P27 compression bomb", plain.with("tools/call", packed("gzip", strings.Repeat("0", 8<<20))), 0, "error too_large"},
+		{"P27 bomb in br", plain.with("tools/list", packed("br", strings.Repeat("0", 8<<20))), 6, "error too_large"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			as := agents.As(identity.Pool()[0])
-			if test.brotli {
-				as = agents.As(identity.Pool()[6])
-			}
 			client := mcp.Client{Net: agents.Loopback(time.Now, nil)}
-			got := outcome(t.Context(), t, client, test.peer.serve(t).URL, task.Ask{Tool: "calc"}, as, 30*time.Second)
+			got := outcome(t.Context(), t, client, test.peer.serve(t).URL, task.Ask{Tool: "calc"}, agents.As(identity.Pool()[test.as]), 30*time.Second)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}

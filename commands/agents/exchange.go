@@ -18,7 +18,7 @@ type Exchange struct {
 	URL      string      // what was asked for, before any redirect
 	RPC      string      // the JSON-RPC method; empty for a document or a stream
 	Sent     domain.Hash // of the body of the request
-	Status   int         // of the answer; 0 if none came
+	Status   int         // of the answer; 0 if none came or none was waited for
 	Received domain.Hash // of the document or the message that answered, decoded; of nothing if none did
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,17 +42,22 @@ type Line struct {
 	exchanged func(Exchange) // may be nil
 	exchanges int            // so far
 
-	wrote atomic.Pointer[time.Time] // when the last write began
+	wrote        atomic.Pointer[time.Time] // when the last write began
+	begun, ended atomic.Int64              // writes
+	written      chan struct{}             // holds an element once a write has ended
+
+	listening sync.WaitGroup
+	deaf      []context.CancelFunc // end what is listening
 }
 
 // Line opens a conversation. Nothing is dialled yet. The gate is called with ctx.
 func (n Net) Line(ctx context.Context, s Sender, g Gate) *Line {
-	l := &Line{net: n, sender: s, latch: newLatch(ctx, g), hop: sameSite}
+	l := &Line{net: n, sender: s, latch: newLatch(ctx, g), hop: sameSite, written: make(chan struct{}, 1)}
 	wrap := func(c net.Conn, err error) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c = l.latch.guard(c, l.mark)
+		c = l.latch.guard(c, l.mark, l.tell)
 		if s.ordered() {
 			c = &shaped{Conn: c, sender: &l.sender, mcp: l.mcp}
 		}
@@ -87,7 +93,11 @@ func (l *Line) MCP() *Line {
 // Close ends the conversation. When it returns, no byte of it leaves any more
 // and the gate is not held.
 func (l *Line) Close() {
+	for _, stop := range l.deaf {
+		stop()
+	}
 	l.latch.close()
+	l.listening.Wait()
 	l.pool.CloseIdleConnections()
 }
 
@@ -104,6 +114,15 @@ func (l *Line) now() time.Time {
 func (l *Line) mark() {
 	t := l.now()
 	l.wrote.Store(&t)
+	l.begun.Add(1)
+}
+
+func (l *Line) tell() {
+	l.ended.Add(1)
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
 }
 
 // redirect lets a request follow at most three hops, each to a URL that could
@@ -175,9 +194,8 @@ type Document struct {
 // why there is no document: a wall or a limit. Otherwise it returns nil.
 func (d *Document) Refusal() *Error { return refusal(d.Status, d.Header, d.Body) }
 
-// do sends one request. It returns an [Error], or an error of another type if
-// the request was not carried out for a reason on our side.
-func (l *Line) do(ctx context.Context, method, target string, h http.Header, body []byte) (*http.Response, error) {
+// request returns a request that may leave, or an error that is about us.
+func (l *Line) request(ctx context.Context, method, target string, h http.Header, body []byte) (*http.Request, error) {
 	u, err := l.net.parse(target)
 	if err != nil {
 		return nil, err
@@ -186,14 +204,24 @@ func (l *Line) do(ctx context.Context, method, target string, h http.Header, bod
 	if err := l.sender.check(head); err != nil {
 		return nil, err
 	}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteRequest: func(httptrace.WroteRequestInfo) { l.latch.buffered.Store(true) },
-	})
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, target, err)
 	}
 	req.Header = head
+	return req, nil
+}
+
+// do sends one request. It returns an [Error], or an error of another type if
+// the request was not carried out for a reason on our side.
+func (l *Line) do(ctx context.Context, method, target string, h http.Header, body []byte) (*http.Response, error) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { l.latch.buffered.Store(true) },
+	})
+	req, err := l.request(ctx, method, target, h, body)
+	if err != nil {
+		return nil, err
+	}
 	res, err := l.client.Do(req)
 	if err != nil {
 		l.latch.close() // the gate may open only now, for a caller that is no longer there
@@ -322,6 +350,39 @@ func (l *Line) Stream(ctx context.Context, target string, h http.Header) (*Strea
 	return l.stream(res), nil
 }
 
+// Listen opens an event stream by GET for messages that answer no request, as
+// some client software does, and passes over whatever comes until l is closed. It
+// returns when the request has been written, so that no write of it falls between
+// a later [Line.AskAgain] and the request that the gate is asked for. That there is
+// no such stream is no error.
+func (l *Line) Listen(ctx context.Context, target string, h http.Header) error {
+	ctx, stop := context.WithCancel(ctx)
+	req, err := l.request(ctx, http.MethodGet, target, h, nil)
+	if err != nil {
+		stop()
+		return err
+	}
+	l.deaf = append(l.deaf, stop)
+	before := l.begun.Load() // some of these are answered and have not ended yet
+	over := make(chan struct{})
+	l.listening.Go(func() {
+		defer close(over)
+		if res, err := l.client.Do(req); err == nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxStream)) // nothing is expected
+			_ = res.Body.Close()
+		}
+	})
+	for done := false; !done && l.ended.Load() <= before; {
+		select {
+		case <-l.written:
+		case <-over:
+			done = true
+		}
+	}
+	l.record(Exchange{Method: http.MethodGet, URL: target, Sent: domain.Sum(nil)}, nil, nil)
+	return nil
+}
+
 func (l *Line) stream(res *http.Response) *Stream {
 	return &Stream{line: l, res: res, events: newEvents(res)}
 }
@@ -369,17 +430,18 @@ func (l *Line) since() time.Duration {
 	return 0
 }
 
-// Notify posts a JSON-RPC notification and ignores what comes back.
-func (l *Line) Notify(ctx context.Context, target string, h http.Header, method string) error {
+// Notify posts a JSON-RPC notification and returns the HTTP status of the answer.
+// It ignores what else comes back.
+func (l *Line) Notify(ctx context.Context, target string, h http.Header, method string) (status int, err error) {
 	body, err := l.sender.frame(nil, method, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	x := Exchange{Method: http.MethodPost, URL: target, RPC: method, Sent: domain.Sum(body)}
 	res, err := l.do(ctx, http.MethodPost, target, h, body)
 	if err != nil {
 		l.record(x, nil, err)
-		return err
+		return 0, err
 	}
 	defer res.Body.Close()
 	x.Status = res.StatusCode
@@ -387,7 +449,7 @@ func (l *Line) Notify(ctx context.Context, target string, h http.Header, method 
 	if !isEventStream(res.Header) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxReply)) // read only to keep the connection
 	}
-	return nil
+	return res.StatusCode, nil
 }
 
 // envelope is a JSON-RPC message of any kind.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -163,7 +164,7 @@ func spaced(b []byte) []byte {
 	for _, r := range string(b) {
 		switch {
 		case r < 0x7f:
-			out = append(out, byte(r))
+			out = utf8.AppendRune(out, r)
 		case r <= 0xffff:
 			out = fmt.Appendf(out, `\u%04x`, r)
 		default:

@@ -7,8 +7,9 @@
 //
 // It is lenient in what it reads, as servers in the wild are. What it repeats is
 // what the protocol asks for: a session that the server lost is opened once
-// more. It answers no request of the server, opens no stream of its own, and
-// ends a session by leaving, as the common clients do.
+// more. It answers no request of the server, and passes over the stream that some
+// identities open as their software does. It ends a session by leaving, as the
+// common clients do.
 package mcp
 
 import (
@@ -150,7 +151,13 @@ func (s *session) initialize(ctx context.Context) error {
 		return malformed(a, "the result of initialize is no object")
 	}
 	s.version = result.ProtocolVersion
-	return s.line.Notify(ctx, s.url, s.head("", ""), "notifications/initialized")
+	status, err := s.line.Notify(ctx, s.url, s.head("", ""), "notifications/initialized")
+	if err != nil || !s.as.MCPListens || s.legacy != nil || status != http.StatusAccepted {
+		return err
+	}
+	h := s.head("", "")
+	h.Set("Accept", "text/event-stream")
+	return s.line.Listen(ctx, s.url, h)
 }
 
 // discover asks a server without sessions whether it speaks our version.

@@ -371,6 +371,56 @@ func TestSDK(t *testing.T) {
 	}
 }
 
+// An identity on the TypeScript SDK opens its stream between the notification and
+// the list, and does not wait for what comes on it; others open none.
+func TestListens(t *testing.T) {
+	t.Parallel()
+	for i, want := range map[int][]string{
+		0:  {"initialize", "notifications/initialized", "tools/list", "tools/call"},
+		10: {"initialize", "notifications/initialized", "GET text/event-stream abc 2025-06-18", "tools/list", "tools/call"},
+	} {
+		s := &server{session: "abc", answers: map[string]string{"initialize": hello, "tools/list": list, "tools/call": text("42")}}
+		var mu sync.Mutex
+		var got []string
+		open := make(chan struct{})
+		hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				mu.Lock()
+				got = append(got, strings.Join([]string{"GET", r.Header.Get("Accept"), r.Header.Get("Mcp-Session-Id"), r.Header.Get("Mcp-Protocol-Version")}, " "))
+				mu.Unlock()
+				close(open)
+				<-r.Context().Done() // not even a head
+				return
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			var frame struct{ Method string }
+			if err := json.Unmarshal(body, &frame); err != nil {
+				t.Error(err)
+			}
+			if i == 10 && frame.Method == "tools/list" {
+				<-open // written before, and perhaps not read before
+			}
+			mu.Lock()
+			got = append(got, frame.Method)
+			mu.Unlock()
+			r.Body = io.NopCloser(strings.NewReader(string(body)))
+			s.ServeHTTP(w, r)
+		}))
+		defer hs.Close()
+		c := call(hs.URL)
+		c.Sender, c.Deadline = agents.As(identity.Pool()[i]), 30*time.Second
+		if r, err := (mcp.Client{Net: agents.Loopback(time.Now, nil)}).Ask(t.Context(), c); err != nil || r.Text != "42" {
+			t.Errorf("identity %d: Ask = %+v, %v, want 42", i, r, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("requests of identity %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
 // A server without sessions knows no initialize, in one way or another, and takes
 // the same tool call all the same.
 func TestStateless(t *testing.T) {
