@@ -43,6 +43,8 @@ type Call struct {
 	Sender   Sender
 	Deadline time.Duration // for the whole task, from the dial to the last byte
 	Gate     Gate          // nil: open
+
+	Exchanged func(Exchange) // called with each exchange when it is over, in order; nil: with none
 }
 
 // A Reply is what came of a call that was carried out.
@@ -59,6 +61,10 @@ type Reply struct {
 	// Latency is the time between the sending of the request that carries the
 	// task and the last byte of its answer; 0 if that request was never sent.
 	Latency time.Duration
+
+	// RetryAfter is how long the host asks to be left alone; 0 if it does not. It
+	// speaks of the next task: this one is not sent again.
+	RetryAfter time.Duration
 }
 
 // Codes of blocked: why nothing can be said about the agent. Further parts of
@@ -92,6 +98,8 @@ type Error struct {
 	Status  int    // the HTTP status, if one came
 	Raw     []byte // what came in place of an answer
 	Reason  string // for people
+
+	RetryAfter time.Duration // as in [Reply]
 }
 
 // Error implements the error interface.
@@ -109,7 +117,7 @@ func (r Reply) Settle(err error) (Reply, error) {
 	if !errors.As(err, &e) {
 		return r, err
 	}
-	r.Outcome, r.Code = e.Outcome, e.Code
+	r.Outcome, r.Code, r.RetryAfter = e.Outcome, e.Code, e.RetryAfter
 	if e.Status != 0 {
 		r.Status = e.Status
 	}
@@ -122,7 +130,7 @@ func (r Reply) Settle(err error) (Reply, error) {
 // refusal returns the Error for an answer whose HTTP status alone decides,
 // whatever its body says, or nil.
 func refusal(status int, h http.Header, body []byte) *Error {
-	e := &Error{Outcome: task.Blocked, Status: status, Raw: body}
+	e := &Error{Outcome: task.Blocked, Status: status, Raw: body, RetryAfter: retryAfter(h)}
 	switch {
 	case isBotWall(status, h, body):
 		e.Code, e.Reason = BotWall, "a page that wants to see a browser answers in place of the agent"
@@ -143,10 +151,31 @@ func unreadable(status int, h http.Header, body []byte) *Error {
 	if e := refusal(status, h, body); e != nil {
 		return e
 	}
-	e := &Error{Outcome: task.Error, Code: Protocol, Status: status, Raw: body}
+	e := &Error{Outcome: task.Error, Code: Protocol, Status: status, Raw: body, RetryAfter: retryAfter(h)}
 	e.Reason = fmt.Sprintf("HTTP %d with a body of type %q is no JSON-RPC answer", status, h.Get("Content-Type"))
 	if status >= 400 {
 		e.Code = strconv.Itoa(status)
 	}
 	return e
+}
+
+// maxRetryAfter is the longest time for which a host is left alone at its word.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter reads the Retry-After header (RFC 9110, section 10.2.3): seconds, or
+// a moment, which is compared with the clock of the host that wrote it.
+func retryAfter(h http.Header) time.Duration {
+	value := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	}
+	until, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return max(0, min(until.Sub(now), maxRetryAfter))
 }

@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+
+	"github.com/andybalholm/brotli"
 )
 
 // Limits of bodies, on the wire and decoded alike.
@@ -53,14 +56,24 @@ func (c *capped) Read(p []byte) (int, error) {
 // and after: 200 MiB of zeros are 200 KB on the wire.
 func decode(res *http.Response, limit int64) (io.Reader, error) {
 	wire := &capped{res.Body, limit}
-	r, err := decoder(strings.ToLower(res.Header.Get("Content-Encoding")), wire)
+	r, err := decoder(strings.ToLower(strings.TrimSpace(res.Header.Get("Content-Encoding"))), wire, takesBrotli(res.Request))
 	if err != nil {
 		return nil, err
 	}
 	return &capped{r, limit}, nil
 }
 
-func decoder(encoding string, wire io.Reader) (io.Reader, error) {
+// takesBrotli reports whether a request says that it takes br. Servers send gzip
+// and deflate unasked, and every client takes those; br they do not.
+func takesBrotli(req *http.Request) bool {
+	if req == nil {
+		return false
+	}
+	takes := strings.Split(req.Header.Get("Accept-Encoding"), ",")
+	return slices.ContainsFunc(takes, func(e string) bool { return strings.TrimSpace(e) == "br" })
+}
+
+func decoder(encoding string, wire io.Reader, br bool) (io.Reader, error) {
 	switch encoding {
 	case "", "identity":
 		return wire, nil
@@ -80,6 +93,10 @@ func decoder(encoding string, wire io.Reader) (io.Reader, error) {
 			return nil, encodingError(err)
 		}
 		return checked{z}, nil
+	case "br":
+		if br {
+			return unbrotli{brotli.NewReader(wire)}, nil
+		}
 	}
 	return nil, fmt.Errorf("%w: %q was not asked for", errEncoding, encoding)
 }
@@ -92,6 +109,18 @@ func encodingError(err error) error {
 		return fmt.Errorf("%w: %w", errEncoding, err)
 	}
 	return err
+}
+
+// unbrotli marks the errors of the brotli decoder, whose type is not exported:
+// those that are neither the reader's below it nor the end.
+type unbrotli struct{ r io.Reader }
+
+func (u unbrotli) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	if err != nil && strings.HasPrefix(err.Error(), "brotli: ") {
+		err = fmt.Errorf("%w: %w", errEncoding, err)
+	}
+	return n, err
 }
 
 // checked marks the errors of a decoder.

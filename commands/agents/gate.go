@@ -51,12 +51,12 @@ func (l *latch) again() {
 }
 
 // guard returns c as a connection on which nothing is written before the gate
-// has opened. wrote is called before each write.
-func (l *latch) guard(c net.Conn, wrote func()) net.Conn {
+// has opened. begun is called before each write, ended after it.
+func (l *latch) guard(c net.Conn, begun, ended func()) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns = append(l.conns, c)
-	return &guarded{c, l, wrote}
+	return &guarded{c, l, begun, ended}
 }
 
 // pass asks the gate if nobody has yet, and returns the error of one that stays
@@ -156,15 +156,17 @@ func (e *gateError) Unwrap() error { return e.error }
 type guarded struct {
 	net.Conn
 	latch *latch
-	wrote func()
+
+	begun, ended func()
 }
 
 func (c *guarded) Write(b []byte) (int, error) {
 	if err := c.latch.pass(); err != nil {
 		return 0, err
 	}
-	c.wrote()
+	c.begun()
 	n, err := c.Conn.Write(b)
+	c.ended()
 	if err != nil || c.latch.buffered.Load() {
 		c.latch.done()
 	}

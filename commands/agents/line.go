@@ -14,11 +14,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"code.dny.dev/ssrf"
 
+	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -30,23 +32,36 @@ import (
 type Line struct {
 	net    Net
 	sender Sender
+	mcp    bool // of the Model Context Protocol
 	latch  *latch
 	client *http.Client
 	pool   *http.Transport
 	hop    func(from, to *url.URL) bool // may a redirect lead there
 	count  int                          // JSON-RPC requests so far
 
-	wrote atomic.Pointer[time.Time] // when the last write began
+	exchanged func(Exchange) // may be nil
+	exchanges int            // so far
+
+	wrote        atomic.Pointer[time.Time] // when the last write began
+	begun, ended atomic.Int64              // writes
+	written      chan struct{}             // holds an element once a write has ended
+
+	listening sync.WaitGroup
+	deaf      []context.CancelFunc // end what is listening
 }
 
 // Line opens a conversation. Nothing is dialled yet. The gate is called with ctx.
 func (n Net) Line(ctx context.Context, s Sender, g Gate) *Line {
-	l := &Line{net: n, sender: s, latch: newLatch(ctx, g), hop: sameSite}
+	l := &Line{net: n, sender: s, latch: newLatch(ctx, g), hop: sameSite, written: make(chan struct{}, 1)}
 	wrap := func(c net.Conn, err error) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		return l.latch.guard(c, l.mark), nil
+		c = l.latch.guard(c, l.mark, l.tell)
+		if s.ordered() {
+			c = &shaped{Conn: c, sender: &l.sender, mcp: l.mcp}
+		}
+		return c, nil
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -68,10 +83,21 @@ func (n Net) Line(ctx context.Context, s Sender, g Gate) *Line {
 	return l
 }
 
+// MCP makes l a conversation in the Model Context Protocol, whose requests some
+// client software writes in another way. It is called before the first request.
+func (l *Line) MCP() *Line {
+	l.mcp = true
+	return l
+}
+
 // Close ends the conversation. When it returns, no byte of it leaves any more
 // and the gate is not held.
 func (l *Line) Close() {
+	for _, stop := range l.deaf {
+		stop()
+	}
 	l.latch.close()
+	l.listening.Wait()
 	l.pool.CloseIdleConnections()
 }
 
@@ -88,6 +114,15 @@ func (l *Line) now() time.Time {
 func (l *Line) mark() {
 	t := l.now()
 	l.wrote.Store(&t)
+	l.begun.Add(1)
+}
+
+func (l *Line) tell() {
+	l.ended.Add(1)
+	select {
+	case l.written <- struct{}{}:
+	default:
+	}
 }
 
 // redirect lets a request follow at most three hops, each to a URL that could
@@ -105,6 +140,7 @@ func (l *Line) redirect(req *http.Request, via []*http.Request) error {
 			Reason: fmt.Sprintf("a redirect leads from %s to %s, which is not covered", from.Host, req.URL.Host),
 		}
 	}
+	req.Header.Del("Referer") // which net/http adds, and no client software of a script
 	return l.sender.check(req.Header)
 }
 
@@ -123,16 +159,27 @@ func (n Net) Follow(raw string) error {
 
 // Get fetches a document of at most limit bytes. It does not look at the status.
 func (l *Line) Get(ctx context.Context, target string, h http.Header, limit int64) (*Document, error) {
-	res, err := l.do(ctx, http.MethodGet, target, h, nil)
+	d := &Document{}
+	err := l.get(ctx, target, h, limit, d)
+	l.record(Exchange{Method: http.MethodGet, URL: target, Sent: domain.Sum(nil), Status: d.Status}, d.Body, err)
 	if err != nil {
 		return nil, err
+	}
+	return d, nil
+}
+
+func (l *Line) get(ctx context.Context, target string, h http.Header, limit int64, d *Document) error {
+	res, err := l.do(ctx, http.MethodGet, target, h, nil)
+	if err != nil {
+		return err
 	}
 	defer res.Body.Close()
 	body, err := readAll(res, limit)
 	if err != nil {
-		return nil, l.broken(ctx, res.StatusCode, err)
+		return l.broken(ctx, res.StatusCode, err)
 	}
-	return &Document{res.StatusCode, res.Header, res.Request.URL, body}, nil
+	*d = Document{res.StatusCode, res.Header, res.Request.URL, body}
+	return nil
 }
 
 // A Document is what Get fetched. URL is where it was found, after redirects.
@@ -147,24 +194,34 @@ type Document struct {
 // why there is no document: a wall or a limit. Otherwise it returns nil.
 func (d *Document) Refusal() *Error { return refusal(d.Status, d.Header, d.Body) }
 
-// do sends one request. It returns an [Error], or an error of another type if
-// the request was not carried out for a reason on our side.
-func (l *Line) do(ctx context.Context, method, target string, h http.Header, body []byte) (*http.Response, error) {
-	if _, err := l.net.parse(target); err != nil {
+// request returns a request that may leave, or an error that is about us.
+func (l *Line) request(ctx context.Context, method, target string, h http.Header, body []byte) (*http.Request, error) {
+	u, err := l.net.parse(target)
+	if err != nil {
 		return nil, err
 	}
-	head := l.sender.head(h, body != nil)
+	head := l.sender.head(h, u.Scheme == "https", body != nil)
 	if err := l.sender.check(head); err != nil {
 		return nil, err
 	}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteRequest: func(httptrace.WroteRequestInfo) { l.latch.buffered.Store(true) },
-	})
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, target, err)
 	}
 	req.Header = head
+	return req, nil
+}
+
+// do sends one request. It returns an [Error], or an error of another type if
+// the request was not carried out for a reason on our side.
+func (l *Line) do(ctx context.Context, method, target string, h http.Header, body []byte) (*http.Response, error) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { l.latch.buffered.Store(true) },
+	})
+	req, err := l.request(ctx, method, target, h, body)
+	if err != nil {
+		return nil, err
+	}
 	res, err := l.client.Do(req)
 	if err != nil {
 		l.latch.close() // the gate may open only now, for a caller that is no longer there
@@ -230,7 +287,7 @@ func (a *Answer) Fail() *Error {
 		return e
 	}
 	return &Error{
-		Outcome: task.Error, Code: strconv.Itoa(a.Error.Code), Status: a.Status, Raw: a.Raw,
+		Outcome: task.Error, Code: strconv.Itoa(a.Error.Code), Status: a.Status, Raw: a.Raw, RetryAfter: retryAfter(a.Header),
 		Reason: fmt.Sprintf("the agent answered with JSON-RPC error %d: %.200s", a.Error.Code, a.Error.Message),
 	}
 }
@@ -247,12 +304,23 @@ func (l *Line) RPC(ctx context.Context, target string, h http.Header, method str
 	if err != nil {
 		return nil, err
 	}
-	res, err := l.do(ctx, http.MethodPost, target, h, body)
+	a := &Answer{}
+	err = l.post(ctx, target, h, body, id, replies, a)
+	l.record(Exchange{Method: http.MethodPost, URL: target, RPC: method, Sent: domain.Sum(body), Status: a.Status}, a.Raw, err)
 	if err != nil {
 		return nil, err
 	}
+	return a, nil
+}
+
+// post sends the request with the given id and fills a with its answer.
+func (l *Line) post(ctx context.Context, target string, h http.Header, body, id []byte, replies *Stream, a *Answer) error {
+	res, err := l.do(ctx, http.MethodPost, target, h, body)
+	if err != nil {
+		return err
+	}
 	defer res.Body.Close()
-	a := &Answer{Status: res.StatusCode, Header: res.Header}
+	*a = Answer{Status: res.StatusCode, Header: res.Header}
 	stream := replies
 	if isEventStream(res.Header) && stream == nil {
 		stream = l.stream(res)
@@ -264,24 +332,55 @@ func (l *Line) RPC(ctx context.Context, target string, h http.Header, method str
 	} else if !a.find(body, id) {
 		err = unreadable(res.StatusCode, res.Header, body)
 	}
-	if err != nil {
-		return nil, err
-	}
 	a.Latency = l.since()
-	return a, nil
+	return err
 }
 
 // Stream opens an event stream by GET. Close it when done.
 func (l *Line) Stream(ctx context.Context, target string, h http.Header) (*Stream, error) {
 	res, err := l.do(ctx, http.MethodGet, target, h, nil)
+	if err == nil && (res.StatusCode != http.StatusOK || !isEventStream(res.Header)) {
+		err = unreadable(res.StatusCode, res.Header, nil)
+		_ = res.Body.Close()
+	}
+	l.record(Exchange{Method: http.MethodGet, URL: target, Sent: domain.Sum(nil), Status: http.StatusOK}, nil, err)
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode == http.StatusOK && isEventStream(res.Header) {
-		return l.stream(res), nil
+	return l.stream(res), nil
+}
+
+// Listen opens an event stream by GET for messages that answer no request, as
+// some client software does, and passes over whatever comes until l is closed. It
+// returns when the request has been written, so that no write of it falls between
+// a later [Line.AskAgain] and the request that the gate is asked for. That there is
+// no such stream is no error.
+func (l *Line) Listen(ctx context.Context, target string, h http.Header) error {
+	ctx, stop := context.WithCancel(ctx)
+	req, err := l.request(ctx, http.MethodGet, target, h, nil)
+	if err != nil {
+		stop()
+		return err
 	}
-	defer res.Body.Close()
-	return nil, unreadable(res.StatusCode, res.Header, nil)
+	l.deaf = append(l.deaf, stop)
+	before := l.begun.Load() // some of these are answered and have not ended yet
+	over := make(chan struct{})
+	l.listening.Go(func() {
+		defer close(over)
+		if res, err := l.client.Do(req); err == nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxStream)) // nothing is expected
+			_ = res.Body.Close()
+		}
+	})
+	for done := false; !done && l.ended.Load() <= before; {
+		select {
+		case <-l.written:
+		case <-over:
+			done = true
+		}
+	}
+	l.record(Exchange{Method: http.MethodGet, URL: target, Sent: domain.Sum(nil)}, nil, nil)
+	return nil
 }
 
 func (l *Line) stream(res *http.Response) *Stream {
@@ -331,21 +430,26 @@ func (l *Line) since() time.Duration {
 	return 0
 }
 
-// Notify posts a JSON-RPC notification and ignores what comes back.
-func (l *Line) Notify(ctx context.Context, target string, h http.Header, method string) error {
+// Notify posts a JSON-RPC notification and returns the HTTP status of the answer.
+// It ignores what else comes back.
+func (l *Line) Notify(ctx context.Context, target string, h http.Header, method string) (status int, err error) {
 	body, err := l.sender.frame(nil, method, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	x := Exchange{Method: http.MethodPost, URL: target, RPC: method, Sent: domain.Sum(body)}
 	res, err := l.do(ctx, http.MethodPost, target, h, body)
 	if err != nil {
-		return err
+		l.record(x, nil, err)
+		return 0, err
 	}
 	defer res.Body.Close()
+	x.Status = res.StatusCode
+	l.record(x, nil, nil)
 	if !isEventStream(res.Header) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxReply)) // read only to keep the connection
 	}
-	return nil
+	return res.StatusCode, nil
 }
 
 // envelope is a JSON-RPC message of any kind.

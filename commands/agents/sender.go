@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -75,9 +77,9 @@ func (s *Sender) check(h http.Header) error {
 
 // head returns the headers of a request: those of the client software and over
 // them those of the protocol.
-func (s *Sender) head(protocol http.Header, body bool) http.Header {
+func (s *Sender) head(protocol http.Header, tls, body bool) http.Header {
 	h := http.Header{"User-Agent": {""}} // an empty one keeps net/http from adding its own
-	for _, c := range s.Constant() {
+	for _, c := range s.Constant(tls) {
 		h.Set(c.Name, c.Value)
 	}
 	if body {
@@ -138,7 +140,7 @@ func (s *Sender) frame(id json.RawMessage, method string, params any) ([]byte, e
 		}
 		var text bytes.Buffer
 		enc := json.NewEncoder(&text)
-		enc.SetEscapeHTML(false) // no library but Go's own escapes < > &
+		enc.SetEscapeHTML(s.Body == identity.Escaped)
 		if err := enc.Encode(v); err != nil {
 			return nil, fmt.Errorf("write %s: %w", method, err)
 		}
@@ -154,21 +156,29 @@ func (s *Sender) frame(id json.RawMessage, method string, params any) ([]byte, e
 	return b, nil
 }
 
-// spaced puts a space behind each comma and colon of compact JSON, as Python's
-// json module does.
+// spaced writes compact JSON as Python's json module does: with a space behind
+// each comma and colon, and in ASCII.
 func spaced(b []byte) []byte {
 	out := make([]byte, 0, len(b)+len(b)/8)
 	inString, escaped := false, false
-	for _, c := range b {
-		out = append(out, c)
+	for _, r := range string(b) {
+		switch {
+		case r < 0x7f:
+			out = utf8.AppendRune(out, r)
+		case r <= 0xffff:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		}
 		switch {
 		case escaped:
 			escaped = false
-		case inString && c == '\\':
+		case inString && r == '\\':
 			escaped = true
-		case c == '"':
+		case r == '"':
 			inString = !inString
-		case !inString && (c == ',' || c == ':'):
+		case !inString && (r == ',' || r == ':'):
 			out = append(out, ' ')
 		}
 	}

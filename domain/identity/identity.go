@@ -43,10 +43,11 @@ type ClientInfo struct {
 // A Body is the way a JSON library writes.
 type Body string
 
-// The two ways to write JSON.
+// The ways to write JSON.
 const (
-	Compact Body = "compact" // {"a":1,"b":2}
-	Spaced  Body = "spaced"  // {"a": 1, "b": 2}, the default of Python's json
+	Compact Body = "compact" // {"a":1,"b":"<é>"}, as JSON.stringify does
+	Spaced  Body = "spaced"  // {"a": 1, "b": "<\u00e9>"}, the default of Python's json
+	Escaped Body = "escaped" // {"a":1,"b":"\u003cé\u003e"}, the default of Go's encoding/json
 )
 
 // An IDStyle is the way a client makes the ids of requests and messages.
@@ -75,9 +76,17 @@ type Identity struct {
 	UserAgent      string   `json:"userAgent"`      // empty: the header is not sent
 	AcceptLanguage string   `json:"acceptLanguage"` // empty: the header is not sent
 	Encodings      []string `json:"encodings"`      // of Accept-Encoding; none: the header is not sent
+	PlainEncodings []string `json:"plainEncodings"` // the same over plain HTTP; none: as Encodings
 	Headers        []Header `json:"headers"`        // further headers of each request, unless the caller sets them
-	HeaderOrder    []string `json:"headerOrder"`    // order and spelling of a head; holds CallerHeaders once
-	ALPN           []string `json:"alpn"`           // offered in TLS, never h2; none: the extension is not sent
+
+	// Order and spelling of a head, each holding CallerHeaders once; of any
+	// request, of those of MCP, and of the GET of an event stream in it. An empty
+	// one is like the one before it.
+	HeaderOrder []string `json:"headerOrder"`
+	MCPOrder    []string `json:"mcpOrder"`
+	StreamOrder []string `json:"streamOrder"`
+
+	ALPN []string `json:"alpn"` // offered in TLS, never h2; none: the extension is not sent
 
 	ContentType string   `json:"contentType"` // of a JSON body
 	Body        Body     `json:"body"`        // of a JSON body
@@ -86,16 +95,22 @@ type Identity struct {
 	MessageIDs  IDStyle  `json:"messageIds"`  // of A2A messages: UUID or Hex
 
 	MCPVersion string     `json:"mcpVersion"` // the protocol version asked for first
+	MCPListens bool       `json:"mcpListens"` // opens an event stream by GET once it is initialized
 	ClientInfo ClientInfo `json:"clientInfo"`
 }
 
 // Constant returns the headers that the library adds to each request unless the
-// caller sets them, in the order and spelling of the wire.
-func (id *Identity) Constant() []Header {
+// caller sets them, in the order and spelling of the wire. Some libraries take
+// other encodings over TLS than over plain HTTP.
+func (id *Identity) Constant(tls bool) []Header {
+	encodings := id.Encodings
+	if !tls && len(id.PlainEncodings) > 0 {
+		encodings = id.PlainEncodings
+	}
 	values := map[string]string{
 		"user-agent":      id.UserAgent,
 		"accept-language": id.AcceptLanguage,
-		"accept-encoding": strings.Join(id.Encodings, ", "),
+		"accept-encoding": strings.Join(encodings, ", "),
 	}
 	for _, h := range id.Headers {
 		values[strings.ToLower(h.Name)] = h.Value

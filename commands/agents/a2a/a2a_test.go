@@ -220,7 +220,7 @@ func TestAsk(t *testing.T) {
 			got, err := a2a.Client{Net: agents.Loopback(time.Now, nil)}.Ask(t.Context(), agents.Call{
 				Target:   agents.Target{URL: server.URL, Dialect: test.dialect},
 				Ask:      task.Ask{Text: "six times seven"},
-				Sender:   agents.As(identity.Pool()[2]),
+				Sender:   agents.As(identity.Pool()[1]),
 				Deadline: 1500 * time.Millisecond,
 			})
 			if err != nil {

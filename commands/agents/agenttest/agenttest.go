@@ -7,6 +7,7 @@
 package agenttest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -51,6 +52,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("the gate is asked once and released when the request is written", s.openGate)
 	t.Run("a gate is not asked where nothing can be dialled", s.noDial)
 	t.Run("marks are refused before the dial", s.marks)
+	t.Run("each exchange is recorded in order", s.exchanges)
 	t.Run("a cancelled call has no outcome", s.cancelled)
 	t.Run("whatever a server does has an outcome", s.hostile)
 }
@@ -257,6 +259,42 @@ func (s Subject) marks(t *testing.T) {
 	}
 }
 
+func (s Subject) exchanges(t *testing.T) {
+	t.Parallel()
+	var bodies []domain.Hash // of what the server got
+	plain := s.Server("forty-two")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Errorf("read a request: %v", err)
+		}
+		bodies = append(bodies, domain.Sum(body))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		plain.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	var got []agents.Exchange
+	call := s.call(server.URL)
+	call.Exchanged = func(x agents.Exchange) { got = append(got, x) }
+	r, err := s.client().Ask(t.Context(), call)
+	if err != nil || len(got) != len(bodies) || len(got) == 0 {
+		t.Fatalf("Ask = %+v, %v with %d exchanges, want as many as the %d requests", r, err, len(got), len(bodies))
+	}
+	for i, x := range got {
+		if x.N != i || x.URL != server.URL || x.Method != http.MethodPost || x.RPC == "" || x.Sent != bodies[i] || x.Status/100 != 2 {
+			t.Errorf("exchange %d = %+v, want the POST with the body %s", i, x, bodies[i])
+		}
+	}
+	if last := got[len(got)-1]; last.Received != domain.Sum(r.Raw) {
+		t.Errorf("the last exchange received %s, want the hash of the answer, %s", last.Received, domain.Sum(r.Raw))
+	}
+	got = nil
+	call.Gate = func(context.Context) (func(), error) { return nil, domain.ErrForbidden }
+	if _, err := s.client().Ask(t.Context(), call); err == nil || len(got) != 0 {
+		t.Errorf("Ask through a shut gate: %v with the exchanges %+v, want an error and none", err, got)
+	}
+}
+
 func (s Subject) cancelled(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(Silence())
@@ -282,7 +320,7 @@ func (s Subject) hostile(t *testing.T) {
 		{"silence", Silence(), task.Timeout, ""},
 		{"a body over the limit", Oversize(3 << 20), task.Error, agents.TooLarge},
 		{"an event over the limit", OversizeEvent(2 << 20), task.Error, agents.TooLarge},
-		{"a compression bomb", Bomb(16 << 20), task.Error, agents.TooLarge},
+		{"a compression bomb", Bomb(200 << 20), task.Error, agents.TooLarge},
 		{"a header over the limit", Body(200, http.Header{"X-Long": {strings.Repeat("x", 100<<10)}}, nil), task.Error, agents.Transport},
 		{"a page", Page(200, "Welcome"), task.Error, agents.Protocol},
 		{"nothing", Body(200, nil, nil), task.Error, agents.Protocol},
@@ -290,6 +328,10 @@ func (s Subject) hostile(t *testing.T) {
 		{"an empty event stream", Body(200, http.Header{"Content-Type": {"text/event-stream"}}, nil), task.Error, agents.Protocol},
 		{"an encoding nobody asked for", Body(200, http.Header{"Content-Encoding": {"br"}}, []byte("x")), task.Error, agents.Protocol},
 		{"a body that is not the gzip it says", Body(200, http.Header{"Content-Encoding": {"gzip"}}, []byte("plain, not packed")), task.Error, agents.Protocol},
+		{"JSON deeper than can be read", Body(200, nil, []byte(strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), task.Error, agents.Protocol},
+		{"events for somebody else without end", Chatter(), task.Error, agents.TooLarge},
+		{"no HTTP", Raw("* BYE\r\n"), task.Error, agents.Transport},
+		{"HTTP of before there were heads", Raw("<html>hello</html>"), task.Error, agents.Transport},
 		{"an internal error", Page(500, "Oops"), task.Error, "500"},
 		{"an overloaded server", Body(503, nil, nil), task.Error, "503"},
 		{"a JSON-RPC error in a 500", Body(500, nil, []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`)), task.Error, "-32603"},

@@ -89,13 +89,42 @@ func OversizeEvent(size int) http.Handler {
 	})
 }
 
-// Bomb answers with gzip that is small on the wire and has the given size decoded.
-func Bomb(size int64) http.Handler {
+// Chatter answers with an event stream of messages that answer nobody's request.
+func Chatter() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		event := `data: {"jsonrpc":"2.0","method":"notifications/message","params":"` + strings.Repeat("x", 64<<10) + "\"}\n\n"
+		for {
+			if _, err := io.WriteString(w, event); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// Raw answers with bytes that need not be HTTP, and hangs up.
+func Raw(answer string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a connection closed before it is read is reset
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err) // a test server can do it
+		}
+		_, _ = io.WriteString(c, answer) // the client hangs up
+		_ = c.Close()
+	})
+}
+
+// Bomb answers with gzip that is small on the wire and has at least the given
+// size decoded. It repeats one packed part, as gzip may.
+func Bomb(size int) http.Handler {
+	const part = 1 << 20
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
-	_, _ = io.CopyN(z, zeros{}, size) // a buffer takes everything
+	_, _ = io.CopyN(z, zeros{}, part) // a buffer takes everything
 	_ = z.Close()
-	return Body(http.StatusOK, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}}, packed.Bytes())
+	return Body(http.StatusOK, http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}},
+		bytes.Repeat(packed.Bytes(), (size+part-1)/part))
 }
 
 type zeros struct{}

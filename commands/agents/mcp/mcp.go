@@ -2,10 +2,14 @@
 // HTTP, and over the HTTP+SSE transport before it. A task is a session of its
 // own: initialize, a fresh list of tools, one call.
 //
+// Servers that know only the protocol of 2026-07-28, which has no sessions, are
+// asked in that one: each request then says for itself who asks.
+//
 // It is lenient in what it reads, as servers in the wild are. What it repeats is
 // what the protocol asks for: a session that the server lost is opened once
-// more. It answers no request of the server, opens no stream of its own, and
-// ends a session by leaving, as the common clients do.
+// more. It answers no request of the server, and passes over the stream that some
+// identities open as their software does. It ends a session by leaving, as the
+// common clients do.
 package mcp
 
 import (
@@ -18,6 +22,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/domain"
@@ -26,9 +31,16 @@ import (
 )
 
 const (
-	defaultVersion = "2025-11-25"
-	maxPages       = 20
-	maxTools       = 2000
+	defaultVersion   = "2025-11-25"
+	statelessVersion = "2026-07-28"
+	maxPages         = 20
+	maxTools         = 2000
+)
+
+// Codes of JSON-RPC errors with which a server says that it has no initialize.
+const (
+	methodNotFound      = -32601
+	versionNotSupported = -32022
 )
 
 // A Client asks MCP servers. Its methods may be called from several goroutines.
@@ -37,7 +49,7 @@ type Client struct{ Net agents.Net }
 // Observe lists the tools of the server at a URL. It returns an [agents.Error]
 // if it cannot.
 func (c Client) Observe(ctx context.Context, endpoint string, as agents.Sender) (task.Surface, agents.Target, error) {
-	line := c.Net.Line(ctx, as, nil)
+	line := c.Net.Line(ctx, as, nil).MCP()
 	defer line.Close()
 	s := &session{line: line, net: c.Net, as: as, url: endpoint}
 	defer s.close()
@@ -57,7 +69,7 @@ func (c Client) Observe(ctx context.Context, endpoint string, as agents.Sender) 
 func (c Client) Ask(ctx context.Context, call agents.Call) (agents.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, call.Deadline)
 	defer cancel()
-	line := c.Net.Line(ctx, call.Sender, call.Gate)
+	line := c.Net.Line(ctx, call.Sender, call.Gate).MCP().Record(call.Exchanged)
 	defer line.Close()
 	s := &session{line: line, net: c.Net, as: call.Sender, url: call.Target.URL}
 	defer s.close()
@@ -77,6 +89,8 @@ type session struct {
 	version string // what the server said, known to us or not
 	renewed bool
 	legacy  *agents.Stream // nil over Streamable HTTP
+
+	stateless *meta // what each request says of us; nil in a session
 }
 
 func (s *session) close() {
@@ -91,19 +105,34 @@ type (
 		Capabilities    struct{}            `json:"capabilities"`
 		ClientInfo      identity.ClientInfo `json:"clientInfo"`
 	}
+	discoverParams struct {
+		Meta *meta `json:"_meta"`
+	}
 	listParams struct {
-		Cursor string `json:"cursor"`
+		Cursor string `json:"cursor,omitempty"`
+		Meta   *meta  `json:"_meta,omitempty"`
 	}
 	callParams struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
+		Meta      *meta           `json:"_meta,omitempty"`
+	}
+
+	// meta is what initialize says in a session.
+	meta struct {
+		ProtocolVersion string              `json:"io.modelcontextprotocol/protocolVersion"`
+		ClientInfo      identity.ClientInfo `json:"io.modelcontextprotocol/clientInfo"`
+		Capabilities    struct{}            `json:"io.modelcontextprotocol/clientCapabilities"`
 	}
 )
 
 // initialize opens the session. A server that does not take the request at all
-// may be one of the older transport.
+// may be one of the older transport, or of the protocol without sessions.
 func (s *session) initialize(ctx context.Context) error {
 	a, err := s.hello(ctx)
+	if err == nil && a.Error != nil && (a.Error.Code == methodNotFound || a.Error.Code == versionNotSupported) {
+		return s.discover(ctx)
+	}
 	if old(a, err) {
 		if s.openLegacy(ctx) {
 			a, err = s.hello(ctx)
@@ -122,7 +151,33 @@ func (s *session) initialize(ctx context.Context) error {
 		return malformed(a, "the result of initialize is no object")
 	}
 	s.version = result.ProtocolVersion
-	return s.line.Notify(ctx, s.url, s.head(), "notifications/initialized")
+	status, err := s.line.Notify(ctx, s.url, s.head("", ""), "notifications/initialized")
+	if err != nil || !s.as.MCPListens || s.legacy != nil || status != http.StatusAccepted {
+		return err
+	}
+	h := s.head("", "")
+	h.Set("Accept", "text/event-stream")
+	return s.line.Listen(ctx, s.url, h)
+}
+
+// discover asks a server without sessions whether it speaks our version.
+func (s *session) discover(ctx context.Context) error {
+	s.version = statelessVersion
+	s.stateless = &meta{ProtocolVersion: statelessVersion, ClientInfo: s.as.ClientInfo}
+	a, err := s.rpc(ctx, "server/discover", "", discoverParams{s.stateless})
+	if err != nil {
+		return err
+	}
+	if a.Error != nil {
+		return a.Fail()
+	}
+	var result struct {
+		SupportedVersions []string `json:"supportedVersions"`
+	}
+	if json.Unmarshal(a.Result, &result) != nil || !slices.Contains(result.SupportedVersions, statelessVersion) {
+		return malformed(a, "the server has no initialize and does not speak version "+statelessVersion)
+	}
+	return nil
 }
 
 func (s *session) hello(ctx context.Context) (*agents.Answer, error) {
@@ -131,7 +186,7 @@ func (s *session) hello(ctx context.Context) (*agents.Answer, error) {
 	if p.ProtocolVersion == "" {
 		p.ProtocolVersion = defaultVersion
 	}
-	a, err := s.rpc(ctx, "initialize", p)
+	a, err := s.rpc(ctx, "initialize", "", p)
 	if err == nil {
 		s.id = a.Header.Get("Mcp-Session-Id")
 	}
@@ -187,7 +242,9 @@ func (s *session) openLegacy(ctx context.Context) bool {
 	return false
 }
 
-func (s *session) head() http.Header {
+// head returns the headers of a request for a method. Without sessions they say
+// which method it is, and which tool it calls.
+func (s *session) head(method, tool string) http.Header {
 	h := http.Header{"Accept": {"application/json, text/event-stream"}}
 	if s.id != "" {
 		h.Set("Mcp-Session-Id", s.id)
@@ -195,17 +252,23 @@ func (s *session) head() http.Header {
 	if s.version != "" {
 		h.Set("Mcp-Protocol-Version", s.version)
 	}
+	if s.stateless != nil {
+		h.Set("Mcp-Method", method)
+		if tool != "" && !strings.ContainsFunc(tool, unicode.IsControl) { // which no header may hold
+			h.Set("Mcp-Name", tool)
+		}
+	}
 	return h
 }
 
-func (s *session) rpc(ctx context.Context, method string, params any) (*agents.Answer, error) {
-	return s.line.RPC(ctx, s.url, s.head(), method, params, s.legacy)
+func (s *session) rpc(ctx context.Context, method, tool string, params any) (*agents.Answer, error) {
+	return s.line.RPC(ctx, s.url, s.head(method, tool), method, params, s.legacy)
 }
 
 // request sends a request within the session, and opens a new one, once, if the
 // server has lost it.
-func (s *session) request(ctx context.Context, method string, params any) (*agents.Answer, error) {
-	a, err := s.rpc(ctx, method, params)
+func (s *session) request(ctx context.Context, method, tool string, params any) (*agents.Answer, error) {
+	a, err := s.rpc(ctx, method, tool, params)
 	if s.id == "" || s.renewed || !lost(a, err) {
 		return a, err
 	}
@@ -213,7 +276,7 @@ func (s *session) request(ctx context.Context, method string, params any) (*agen
 	if err := s.initialize(ctx); err != nil {
 		return nil, err
 	}
-	return s.rpc(ctx, method, params)
+	return s.rpc(ctx, method, tool, params)
 }
 
 // lost reports whether the server does not know the session any more: 404 by the
@@ -228,10 +291,13 @@ func lost(a *agents.Answer, err error) bool {
 // with the surface and counts as none.
 func (s *session) tools(ctx context.Context) ([]task.Tool, error) {
 	tools := []task.Tool{}
-	var params any
+	var params any // left out where there is nothing to say
+	if s.stateless != nil {
+		params = listParams{Meta: s.stateless}
+	}
 	seen := map[string]bool{}
 	for range maxPages {
-		a, err := s.request(ctx, "tools/list", params)
+		a, err := s.request(ctx, "tools/list", "", params)
 		if err != nil {
 			return nil, err
 		}
@@ -259,7 +325,7 @@ func (s *session) tools(ctx context.Context) ([]task.Tool, error) {
 			break
 		}
 		seen[page.NextCursor] = true
-		params = listParams{page.NextCursor}
+		params = listParams{page.NextCursor, s.stateless}
 	}
 	return tools[:min(len(tools), maxTools)], nil
 }
@@ -286,7 +352,7 @@ func (s *session) ask(ctx context.Context, ask task.Ask, reply *agents.Reply) er
 		arguments = json.RawMessage(`{}`)
 	}
 	s.line.AskAgain() // the session is not the task yet; this is
-	a, err := s.request(ctx, "tools/call", callParams{ask.Tool, arguments})
+	a, err := s.request(ctx, "tools/call", ask.Tool, callParams{ask.Tool, arguments, s.stateless})
 	if err != nil {
 		return err
 	}
@@ -341,9 +407,13 @@ func parseResult(a *agents.Answer) (text string, isError bool, err error) {
 		} `json:"content"`
 		StructuredContent json.RawMessage `json:"structuredContent"`
 		IsError           bool            `json:"isError"`
+		ResultType        string          `json:"resultType"`
 	}
 	if err := json.Unmarshal(a.Result, &result); err != nil {
 		return "", false, malformed(a, "the result of tools/call is no tool result")
+	}
+	if result.ResultType == "input_required" {
+		return "", false, &agents.Error{Outcome: task.Refused, Status: a.Status, Raw: a.Raw, Reason: "the tool asked back"}
 	}
 	var texts []string
 	for _, c := range result.Content {

@@ -244,8 +244,8 @@ func TestFrames(t *testing.T) {
 		if i == 0 {
 			version, session = "", ""
 		}
-		if h.Get("Mcp-Protocol-Version") != version || h.Get("Mcp-Session-Id") != session || h.Get("User-Agent") != "" {
-			t.Errorf("head %d = %v, want version %q, session %q and no user agent", i, h, version, session)
+		if h.Get("Mcp-Protocol-Version") != version || h.Get("Mcp-Session-Id") != session || h.Get("User-Agent") != "node" {
+			t.Errorf("head %d = %v, want version %q, session %q and the user agent node", i, h, version, session)
 		}
 	}
 }
@@ -369,6 +369,124 @@ func TestSDK(t *testing.T) {
 	if r, err := (mcp.Client{Net: agents.Loopback(time.Now, nil)}).Ask(t.Context(), c); err != nil || r.Text != `{"sum":42}` {
 		t.Errorf("older transport: Ask = %+v, %v, want {\"sum\":42}", r, err)
 	}
+}
+
+// An identity on the TypeScript SDK opens its stream between the notification and
+// the list, and does not wait for what comes on it; others open none.
+func TestListens(t *testing.T) {
+	t.Parallel()
+	for i, want := range map[int][]string{
+		0:  {"initialize", "notifications/initialized", "tools/list", "tools/call"},
+		10: {"initialize", "notifications/initialized", "GET text/event-stream abc 2025-06-18", "tools/list", "tools/call"},
+	} {
+		s := &server{session: "abc", answers: map[string]string{"initialize": hello, "tools/list": list, "tools/call": text("42")}}
+		var mu sync.Mutex
+		var got []string
+		open := make(chan struct{})
+		hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				mu.Lock()
+				got = append(got, strings.Join([]string{"GET", r.Header.Get("Accept"), r.Header.Get("Mcp-Session-Id"), r.Header.Get("Mcp-Protocol-Version")}, " "))
+				mu.Unlock()
+				close(open)
+				<-r.Context().Done() // not even a head
+				return
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			var frame struct{ Method string }
+			if err := json.Unmarshal(body, &frame); err != nil {
+				t.Error(err)
+			}
+			if i == 10 && frame.Method == "tools/list" {
+				<-open // written before, and perhaps not read before
+			}
+			mu.Lock()
+			got = append(got, frame.Method)
+			mu.Unlock()
+			r.Body = io.NopCloser(strings.NewReader(string(body)))
+			s.ServeHTTP(w, r)
+		}))
+		defer hs.Close()
+		c := call(hs.URL)
+		c.Sender, c.Deadline = agents.As(identity.Pool()[i]), 30*time.Second
+		if r, err := (mcp.Client{Net: agents.Loopback(time.Now, nil)}).Ask(t.Context(), c); err != nil || r.Text != "42" {
+			t.Errorf("identity %d: Ask = %+v, %v, want 42", i, r, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("requests of identity %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+// A server without sessions knows no initialize, in one way or another, and takes
+// the same tool call all the same.
+func TestStateless(t *testing.T) {
+	t.Parallel()
+	s := sdk.NewServer(&sdk.Implementation{Name: "sums", Version: "1"}, nil)
+	type in struct {
+		Numbers []int `json:"numbers"`
+	}
+	for _, name := range []string{"sum", "Ünits"} {
+		s.AddTool(&sdk.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			var in in
+			if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
+				return nil, err
+			}
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint(in.Numbers[0] + in.Numbers[1])}}}, nil
+		})
+	}
+	modern := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true})
+	for _, test := range []struct {
+		name    string
+		status  int
+		refusal string // of initialize
+		tool    string
+	}{
+		{"method not found", 404, `{"code":-32601,"message":"Method not found"}`, "sum"},
+		{"version not supported", 400, `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"]}}`, "sum"},
+		{"a name beyond ASCII", 200, `{"code":-32601,"message":"Method not found"}`, "Ünits"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				if strings.Contains(string(body), "initialize") {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(test.status)
+					io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":`+test.refusal+`}`)
+					return
+				}
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+				modern.ServeHTTP(w, r)
+			}))
+			defer hs.Close()
+			for _, id := range identity.Pool() {
+				c := call(hs.URL)
+				c.Sender, c.Ask = agents.As(id), task.Ask{Tool: test.tool, Arguments: json.RawMessage(`{"numbers":[40,2]}`)}
+				r, err := mcp.Client{Net: agents.Loopback(time.Now, nil)}.Ask(t.Context(), c)
+				if err != nil || r.Outcome != "" || r.Text != "42" {
+					t.Errorf("%s: Ask = %+v %s, %v, want 42", id.Name, r, r.Raw, err)
+				}
+			}
+		})
+	}
+	t.Run("another version still", func(t *testing.T) {
+		t.Parallel()
+		hs := httptest.NewServer(&server{answers: map[string]string{
+			"initialize": `"error":{"code":-32022,"message":"no"}`, "server/discover": `"result":{"supportedVersions":["2031-01-01"]}`,
+		}})
+		defer hs.Close()
+		r, err := mcp.Client{Net: agents.Loopback(time.Now, nil)}.Ask(t.Context(), call(hs.URL))
+		if err != nil || r.Outcome != task.Error || r.Code != agents.Protocol {
+			t.Errorf("Ask = %+v, %v, want error protocol", r, err)
+		}
+	})
 }
 
 func TestHouse(t *testing.T) {
