@@ -125,7 +125,7 @@ func TestBatchLife(t *testing.T) {
 	runner := runnerOn(t, pool, &h, projections.Batches)
 	sealed := closeBatch(t, &h, nil, []batch.Open{{Commit: hash("one")}}, 1)
 	submitted := batch.Submitted{Batch: 1, Attester: eip191.Address{1}, EAS: eip191.Address{2}, Tx: batch.Word{3}}
-	attested := batch.Attested{Batch: 1, UID: batch.Word{4}, Tx: batch.Word{3}, Block: 5, BlockHash: batch.Word{6}, Time: start}
+	attested := batch.Attested{Batch: 1, Attester: eip191.Address{1}, EAS: eip191.Address{2}, UID: batch.Word{4}, Tx: batch.Word{3}, Block: 5, BlockHash: batch.Word{6}, Time: start}
 	at := h.records[1].Time
 	for _, tt := range []struct {
 		name  string

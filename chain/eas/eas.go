@@ -190,8 +190,8 @@ func (a Attestation) Check(schema common.Hash, attester common.Address) (Stateme
 
 // CheckBatch checks that a is the attestation of a sealed batch that is on record
 // as recorded. What differs is a [domain.ErrInvalid].
-func (a Attestation) CheckBatch(sealed batch.Sealed, recorded batch.Attested, attester common.Address) error {
-	said, err := a.Check(common.Hash(sealed.Schema), attester)
+func (a Attestation) CheckBatch(sealed batch.Sealed, recorded batch.Attested) error {
+	said, err := a.Check(common.Hash(sealed.Schema), common.Address(recorded.Attester))
 	switch {
 	case err != nil:
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/karatum/mystery/chain/node"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/batch"
+	"github.com/karatum/mystery/domain/eip191"
 )
 
 var (
@@ -186,19 +187,19 @@ func TestCheckBatch(t *testing.T) {
 		PreviousRoot: statement.PreviousRoot, To: 1 << 20, LogSize: statement.LogSize, LogRoot: statement.LogRoot,
 	}
 	a := good()
-	recorded := batch.Attested{Batch: 2, UID: batch.Word(a.Uid), RefUID: batch.Word(a.RefUID), Time: a.Moment()}
-	if err := a.CheckBatch(sealed, recorded, address(key)); err != nil {
+	recorded := batch.Attested{Batch: 2, Attester: eip191.Address(address(key)), UID: batch.Word(a.Uid), RefUID: batch.Word(a.RefUID), Time: a.Moment()}
+	if err := a.CheckBatch(sealed, recorded); err != nil {
 		t.Error(err)
 	}
 	for name, err := range map[string]error{
-		"another attester":   a.CheckBatch(sealed, recorded, address(stranger)),
-		"another count":      a.CheckBatch(with(sealed, func(s *batch.Sealed) { s.Count++ }), recorded, address(key)),
-		"another root":       a.CheckBatch(with(sealed, func(s *batch.Sealed) { s.Root[0]++ }), recorded, address(key)),
-		"another schema":     a.CheckBatch(with(sealed, func(s *batch.Sealed) { s.Schema[0]++ }), recorded, address(key)),
-		"another time":       a.CheckBatch(sealed, with(recorded, func(r *batch.Attested) { r.Time = r.Time.Add(time.Second) }), address(key)),
-		"another UID":        a.CheckBatch(sealed, with(recorded, func(r *batch.Attested) { r.UID[0]++ }), address(key)),
-		"another reference":  a.CheckBatch(sealed, with(recorded, func(r *batch.Attested) { r.RefUID[0]++ }), address(key)),
-		"another log's root": a.CheckBatch(with(sealed, func(s *batch.Sealed) { s.LogRoot[0]++ }), recorded, address(key)),
+		"another attester":   a.CheckBatch(sealed, with(recorded, func(r *batch.Attested) { r.Attester = eip191.Address(address(stranger)) })),
+		"another count":      a.CheckBatch(with(sealed, func(s *batch.Sealed) { s.Count++ }), recorded),
+		"another root":       a.CheckBatch(with(sealed, func(s *batch.Sealed) { s.Root[0]++ }), recorded),
+		"another schema":     a.CheckBatch(with(sealed, func(s *batch.Sealed) { s.Schema[0]++ }), recorded),
+		"another time":       a.CheckBatch(sealed, with(recorded, func(r *batch.Attested) { r.Time = r.Time.Add(time.Second) })),
+		"another UID":        a.CheckBatch(sealed, with(recorded, func(r *batch.Attested) { r.UID[0]++ })),
+		"another reference":  a.CheckBatch(sealed, with(recorded, func(r *batch.Attested) { r.RefUID[0]++ })),
+		"another log's root": a.CheckBatch(with(sealed, func(s *batch.Sealed) { s.LogRoot[0]++ }), recorded),
 	} {
 		if !errors.Is(err, domain.ErrInvalid) {
 			t.Errorf("%s: CheckBatch = %v, want ErrInvalid", name, err)

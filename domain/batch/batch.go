@@ -88,13 +88,15 @@ type Submitted struct {
 
 // Attested means that the batch stands in a block that has been built upon.
 type Attested struct {
-	Batch     uint64    `json:"batch"`
-	UID       Word      `json:"uid"`
-	RefUID    Word      `json:"refUid"`
-	Tx        Word      `json:"tx"`
-	Block     uint64    `json:"block"`
-	BlockHash Word      `json:"blockHash"`
-	Time      time.Time `json:"time"` // of the block
+	Batch     uint64         `json:"batch"`
+	Attester  eip191.Address `json:"attester"`
+	EAS       eip191.Address `json:"eas"`
+	UID       Word           `json:"uid"`
+	RefUID    Word           `json:"refUid"`
+	Tx        Word           `json:"tx"`
+	Block     uint64         `json:"block"`
+	BlockHash Word           `json:"blockHash"`
+	Time      time.Time      `json:"time"` // of the block
 }
 
 // same reports whether both are one attestation in one block.
@@ -301,7 +303,7 @@ func attest(s State, a Attested) ([]Event, error) {
 		return nil, fmt.Errorf("the block %d has too large a number: %w", a.Block, domain.ErrInvalid)
 	}
 	for _, t := range s.Submitted {
-		if t.Batch == a.Batch && t.Tx == a.Tx && t.RefUID == a.RefUID {
+		if t.Batch == a.Batch && t.Attester == a.Attester && t.EAS == a.EAS && t.Tx == a.Tx && t.RefUID == a.RefUID {
 			return []Event{a}, nil
 		}
 	}

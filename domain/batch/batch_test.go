@@ -41,7 +41,7 @@ func submitted(n uint64, tx byte) batch.Submitted {
 
 func attested(n uint64, tx byte) batch.Attested {
 	return batch.Attested{
-		Batch: n, UID: batch.Word{byte(n), tx}, RefUID: submitted(n, tx).RefUID, Tx: batch.Word{tx},
+		Batch: n, Attester: eip191.Address{1}, EAS: eip191.Address{2}, UID: batch.Word{byte(n), tx}, RefUID: submitted(n, tx).RefUID, Tx: batch.Word{tx},
 		Block: 100 * n, BlockHash: batch.Word{9, byte(n)}, Time: mined,
 	}
 }
@@ -122,6 +122,7 @@ func TestDecide(t *testing.T) {
 		{Name: "attest again", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: batch.Attest(attested(1, 1))},
 		{Name: "attest twice", Given: events{sealed(1), submitted(1, 1), submitted(1, 2), attested(1, 1)}, When: batch.Attest(attested(1, 2)), Err: domain.ErrConflict},
 		{Name: "attest by a transaction of somebody else", Given: events{sealed(1), submitted(1, 1)}, When: batch.Attest(attested(1, 2)), Err: domain.ErrConflict},
+		{Name: "attest elsewhere", Given: events{sealed(1), submitted(1, 1)}, When: batch.Attest(with(attested(1, 1), func(a *batch.Attested) { a.EAS[0]++ })), Err: domain.ErrConflict},
 		{Name: "attest without a UID", Given: events{sealed(1), submitted(1, 1)}, When: batch.Attest(with(attested(1, 1), func(a *batch.Attested) { a.UID = batch.Word{} })), Err: domain.ErrInvalid},
 
 		{Name: "finalise", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: batch.Finalise(final), Then: events{final}},

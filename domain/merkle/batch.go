@@ -135,7 +135,7 @@ func VerifyBatchPath(id domain.Hash, commit domain.Hash, index, count uint64, pa
 	if len(path) != height(count) {
 		return fmt.Errorf("the path of a commit in a batch of %d has %d hashes and not %d: %w", count, height(count), len(path), domain.ErrInvalid)
 	}
-	h := batchLeafHash(commitTag, id, index, count, commit)
+	h := BatchLeaf(id, commit, index, count)
 	for _, p := range path {
 		h = sortedNode(h, p)
 	}
@@ -143,6 +143,33 @@ func VerifyBatchPath(id domain.Hash, commit domain.Hash, index, count uint64, pa
 		return fmt.Errorf("the path of commit %d in a batch of %d leads to %s and not to the root %s: %w", index, count, h, root, domain.ErrInvalid)
 	}
 	return nil
+}
+
+// BatchLeaf returns the leaf of the commit at index in a batch of count commits, as
+// [BatchTree] says. It is for showing, and for contracts that make it anew; a
+// checker uses [VerifyBatchPath].
+func BatchLeaf(id, commit domain.Hash, index, count uint64) domain.Hash {
+	return batchLeafHash(commitTag, id, index, count, commit)
+}
+
+// VerifyCall returns the data of a call of
+//
+//	verify(bytes32[] proof, bytes32 root, bytes32 leaf)
+//
+// which is the signature of OpenZeppelin's MerkleProof, in the Solidity ABI.
+func VerifyCall(path []domain.Hash, root, leaf domain.Hash) []byte {
+	selector := keccak([]byte("verify(bytes32[],bytes32,bytes32)"))
+	data := make([]byte, 4+(4+len(path))*hashSize)
+	copy(data, selector[:4])
+	args := data[4:]
+	putWord(args, 3*uint64(hashSize)) // where the proof begins
+	copy(args[1*hashSize:], root[:])
+	copy(args[2*hashSize:], leaf[:])
+	putWord(args[3*hashSize:], uint64(len(path)))
+	for i, p := range path {
+		copy(args[(4+i)*hashSize:], p[:])
+	}
+	return data
 }
 
 // height returns the length of every path in the tree over count commits.

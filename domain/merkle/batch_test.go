@@ -2,6 +2,7 @@ package merkle_test
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"sync"
@@ -167,6 +168,23 @@ func TestBatchOfThree(t *testing.T) {
 		if got := tree.Path(index); got != nil {
 			t.Errorf("Path(%d) = %v, want none", index, got)
 		}
+	}
+}
+
+// The selector is that of the signature, 0x5a9a49c7.
+func TestVerifyCall(t *testing.T) {
+	t.Parallel()
+	tree := batchTree(t, firstBatch(t), commitsOf(3))
+	leaf := merkle.BatchLeaf(firstBatch(t), commitAt(2), 2, 3)
+	const want = "5a9a49c7" +
+		"0000000000000000000000000000000000000000000000000000000000000060" +
+		"3852a6f8e70976342daab0ed71ff318a38789cc11079bdb1660e094913572532" +
+		"c08dc8e50d4fdfda88a5c80a12b1875ec2605e1076686592562f72dc0dc08f07" +
+		"0000000000000000000000000000000000000000000000000000000000000002" +
+		"16564bc9ae301e4f86fb5ddd99b909ddfb62a1148bb8e33fd19628ebd7f733fe" +
+		"7985498d9c358e9a3e8d579d43f9237f2f42bb80f49ff6d1c431d10535d3acaf"
+	if got := hex.EncodeToString(merkle.VerifyCall(tree.Path(2), tree.Root(), leaf)); got != want {
+		t.Errorf("VerifyCall = %s, want %s", got, want)
 	}
 }
 
