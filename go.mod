@@ -7,6 +7,7 @@ require (
 	github.com/EventStore/EventStore-Client-Go/v4 v4.2.0
 	github.com/a2aproject/a2a-go/v2 v2.0.0
 	github.com/andybalholm/brotli v1.3.0
+	github.com/cbergoon/merkletree v0.2.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.4.1
 	github.com/go-chi/chi/v5 v5.5.0

@@ -106,6 +106,7 @@ func New(c Config) http.Handler {
 	s.registerAgents(api)
 	s.registerSurfaces(api)
 	s.registerLedger(api)
+	s.registerBatches(api)
 	return s.router
 }
 

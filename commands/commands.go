@@ -16,6 +16,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
@@ -42,7 +43,7 @@ type Service struct {
 
 // Catalog returns the catalog of every event of the ledger.
 func Catalog() domain.Catalog {
-	return domain.NewCatalog(agent.Events, consent.Events, exam.Events, finding.Events,
+	return domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events,
 		plan.Events, programme.Events, shop.Events)
 }
 
@@ -130,6 +131,12 @@ func (s *Service) Exam(ctx context.Context, m ledger.Meta, ref agent.Ref, c exam
 // Finding carries out a command on the findings on a consent.
 func (s *Service) Finding(ctx context.Context, m ledger.Meta, consentID string, c finding.Command) error {
 	_, err := carryOut(ctx, s, finding.Decider, finding.StreamOf(consentID), m, c)
+	return err
+}
+
+// Batch carries out a command on a batch of commits.
+func (s *Service) Batch(ctx context.Context, m ledger.Meta, n uint64, c batch.Command) error {
+	_, err := carryOut(ctx, s, batch.Decider, batch.StreamOf(n), m, c)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/domaintest"
 	"github.com/karatum/mystery/domain/exam"
@@ -25,6 +26,7 @@ import (
 // aggregates are the packages that write events, by name.
 var aggregates = map[string][]domain.Entry{
 	"agent":     agent.Events,
+	"batch":     batch.Events,
 	"consent":   consent.Events,
 	"exam":      exam.Events,
 	"finding":   finding.Events,

@@ -61,7 +61,7 @@ type Projection struct {
 
 // All returns every projection of the service.
 func All() []Projection {
-	return []Projection{Programme, Agents, Consents, Shops, Plans, Findings, DueWork}
+	return []Projection{Programme, Agents, Consents, Shops, Plans, Findings, Batches, DueWork}
 }
 
 // A Runner applies the log to projections. All fields but Logger are required.

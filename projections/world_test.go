@@ -13,6 +13,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/exam"
@@ -26,7 +27,7 @@ import (
 	"github.com/karatum/mystery/projections"
 )
 
-var catalog = domain.NewCatalog(agent.Events, consent.Events, exam.Events, finding.Events,
+var catalog = domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events,
 	plan.Events, programme.Events, shop.Events)
 
 // A history is a log that a test writes by hand. Positions have gaps, as some

@@ -1,13 +1,17 @@
 // Package merkle computes the trees that stand behind the ledger's roots, and
 // checks that one leaf is in them.
 //
-// A tree is the Merkle Hash Tree of RFC 6962, section 2.1, with SHA-256. The
-// data of a leaf is 32 bytes, itself a hash over what the leaf says:
+// The trees of the public log, of seals and of keys are the Merkle Hash Tree of
+// RFC 6962, section 2.1, with SHA-256. A batch of commits, whose root is attested
+// on a chain, has another one, which contracts can verify: see [BatchTree].
+//
+// In a tree of RFC 6962 the data of a leaf is 32 bytes, itself a hash over what
+// the leaf says:
 //
 //	leaf = SHA-256(0x00 ‖ data)
 //	node = SHA-256(0x01 ‖ left ‖ right)
 //
-// A tree of n leaves splits at the largest power of two smaller than n; nothing
+// Such a tree of n leaves splits at the largest power of two smaller than n; nothing
 // is padded or repeated. The two prefixes keep a node from passing for a leaf.
 //
 // A proof consists of sibling hashes alone. Which index it is for and how many

@@ -1,0 +1,231 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/karatum/mystery/domain"
+	rollup "github.com/karatum/mystery/domain/batch"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// Batches is every commit in the order of the log, the batches that they were rolled
+// into, and what became of these on a chain.
+//
+// A batch takes the commits that no batch before it took, from the first on, so a
+// number for each commit says where it is. Its tree is kept level by level, in one
+// row each: a path is a few bytes out of each level, which are read without the
+// rest.
+var Batches = Projection{
+	Name: "batches", Version: 1, Visibility: domain.Public,
+	Tables: `
+		create table batch_commits (
+			n        bigint      primary key, -- from 0, without gaps
+			commit   bytea       not null unique,
+			stream   text        not null, -- of the record that holds it
+			version  bigint      not null,
+			recorded timestamptz not null
+		);
+		create table batches (
+			batch     bigint      primary key,
+			first     bigint      not null unique, -- n of its first commit
+			count     bigint      not null,
+			sealed_at timestamptz not null,
+			sealed    bytea       not null, -- the events
+			submitted bytea,
+			attested  bytea,
+			final     boolean     not null default false
+		);
+		create table batch_levels (
+			batch  bigint   not null,
+			level  smallint not null, -- 0 is that of the leaves
+			hashes bytea    not null,
+			primary key (batch, level)
+		);
+		alter table batch_levels alter column hashes set storage external`,
+	Apply: applyBatches,
+}
+
+func applyBatches(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	switch e := e.(type) {
+	case shop.Committed:
+		return addCommit(ctx, tx, r, e.Commit)
+	case rollup.Sealed:
+		return sealBatch(ctx, tx, r, e)
+	case rollup.Submitted:
+		return setBatch(ctx, tx, `update batches set submitted = $2 where batch = $1`, e.Batch, e)
+	case rollup.Attested:
+		return setBatch(ctx, tx, `update batches set attested = $2 where batch = $1`, e.Batch, e)
+	case rollup.Finalised:
+		return tx.Exec(ctx, `update batches set final = true where batch = $1`, e.Batch)
+	case rollup.Dropped:
+		return tx.Exec(ctx, `update batches set submitted = null, attested = null where batch = $1`, e.Batch)
+	}
+	return nil
+}
+
+// addCommit gives a commit the next number. One that is there already is proven by
+// where it stands.
+func addCommit(ctx context.Context, tx Tx, r ledger.Record, commit domain.Hash) error {
+	return tx.Exec(ctx, `
+		insert into batch_commits (n, commit, stream, version, recorded)
+		select coalesce((select max(n) from batch_commits), -1) + 1, $1, $2, $3, $4
+		on conflict (commit) do nothing`, commit[:], string(r.Stream), r.Version, r.Time)
+}
+
+// sealBatch builds the tree of a batch, which must have the root that is on
+// record.
+func sealBatch(ctx context.Context, tx Tx, r ledger.Record, e rollup.Sealed) error {
+	data, err := domain.Encode(e)
+	if err != nil {
+		return err
+	}
+	var first int64
+	var raw [][]byte
+	if err := tx.QueryRow(ctx, `
+		with next as (select coalesce(max(first + count), 0) as n from batches)
+		select next.n, coalesce((select array_agg(c.commit order by c.n) from batch_commits c where c.n >= next.n and c.n < next.n + $1), '{}')
+		from next`, e.Count).Scan(&first, &raw); err != nil {
+		return fmt.Errorf("read the commits of batch %d: %w", e.Batch, err)
+	}
+	if len(raw) != int(e.Count) {
+		return fmt.Errorf("batch %d has %d commits and %d are open: %w", e.Batch, e.Count, len(raw), domain.ErrInvalid)
+	}
+	commits := make([]domain.Hash, len(raw))
+	for i := range raw {
+		commits[i] = domain.Hash(raw[i])
+	}
+	tree, err := merkle.NewBatchTree(e.ID(), commits)
+	if err != nil {
+		return err
+	}
+	if root := tree.Root(); root != e.Root {
+		return fmt.Errorf("the commits of batch %d have the root %s and not %s: %w", e.Batch, root, e.Root, domain.ErrInvalid)
+	}
+	for level, hashes := range tree.Levels() {
+		if err := tx.Exec(ctx, `insert into batch_levels (batch, level, hashes) values ($1, $2, $3)`, e.Batch, level, hashes); err != nil {
+			return err
+		}
+	}
+	return tx.Exec(ctx, `insert into batches (batch, first, count, sealed_at, sealed) values ($1, $2, $3, $4, $5)`,
+		e.Batch, first, e.Count, r.Time, data)
+}
+
+func setBatch(ctx context.Context, tx Tx, sql string, n uint64, e domain.Event) error {
+	data, err := domain.Encode(e)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(ctx, sql, n, data)
+}
+
+// A Batch is where a batch stands.
+type Batch struct {
+	rollup.Sealed
+	SealedAt  time.Time
+	Submitted *rollup.Submitted // the latest since it was last dropped; nil if there is none
+	Attested  *rollup.Attested  // nil if it is not
+	Final     bool
+}
+
+const batchColumns = `b.sealed_at, b.sealed, b.submitted, b.attested, b.final`
+
+// Batches returns batches, the latest first, from those below the number before,
+// or from the very latest if that is 0.
+func (r Reader) Batches(ctx context.Context, before uint64, limit int) ([]Batch, error) {
+	return collect(ctx, r.Pool, scanBatch, `
+		select `+batchColumns+` from batches b where $1 = 0 or batch < $1 order by batch desc limit $2`, before, limit)
+}
+
+// Batch returns a batch; one that is not sealed is a [domain.ErrNotFound].
+func (r Reader) Batch(ctx context.Context, n uint64) (Batch, error) {
+	return one(ctx, r.Pool, scanBatch, fmt.Sprintf("batch %d", n), `select `+batchColumns+` from batches b where batch = $1`, n)
+}
+
+func scanBatch(row pgx.CollectableRow) (b Batch, err error) {
+	var sealed, submitted, attested []byte
+	if err = row.Scan(&b.SealedAt, &sealed, &submitted, &attested, &b.Final); err != nil {
+		return b, err
+	}
+	return b, b.decode(sealed, submitted, attested)
+}
+
+func (b *Batch) decode(sealed, submitted, attested []byte) (err error) {
+	b.SealedAt = b.SealedAt.UTC()
+	if b.Submitted, err = decode[rollup.Submitted](submitted); err != nil {
+		return err
+	}
+	if b.Attested, err = decode[rollup.Attested](attested); err != nil {
+		return err
+	}
+	return domain.Unmarshal(sealed, &b.Sealed)
+}
+
+// A CommitProof proves that a commit is in a batch. Batch is nil, and the rest
+// without meaning, while the commit waits for one.
+type CommitProof struct {
+	Batch *Batch
+	Index uint64 // among the commits of the batch
+	Path  []domain.Hash
+}
+
+// CommitProof returns where a commit is, with its path. A commit that was never
+// made is a [domain.ErrNotFound].
+func (r Reader) CommitProof(ctx context.Context, commit domain.Hash) (CommitProof, error) {
+	var (
+		p                           CommitProof
+		b                           Batch
+		index                       *int64
+		final                       *bool
+		sealedAt                    *time.Time
+		sealed, submitted, attested []byte
+		path                        [][]byte
+	)
+	err := r.Pool.QueryRow(ctx, `
+		select c.n - b.first, `+batchColumns+`, array(
+			select substring(l.hashes from (32 * (((c.n - b.first) >> l.level) # 1) + 1)::int for 32)
+			from batch_levels l where l.batch = b.batch and length(l.hashes) > 32 order by l.level)
+		from batch_commits c left join lateral (
+			select * from batches where first <= c.n order by first desc limit 1) b on c.n < b.first + b.count
+		where c.commit = $1`, commit[:]).Scan(&index, &sealedAt, &sealed, &submitted, &attested, &final, &path)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return p, fmt.Errorf("there is no commit %s: %w", commit, domain.ErrNotFound)
+	case err != nil || index == nil:
+		return p, err
+	}
+	b.SealedAt, b.Final = *sealedAt, *final
+	if err := b.decode(sealed, submitted, attested); err != nil {
+		return p, err
+	}
+	p.Batch, p.Index = &b, uint64(*index) //nolint:gosec // not negative
+	for _, hash := range path {
+		p.Path = append(p.Path, domain.Hash(hash))
+	}
+	return p, nil
+}
+
+// OpenCommits returns commits that are in no batch yet, in the order of the log and
+// limit at most: those among the first size leaves of the public log, which is the
+// size of a checkpoint.
+func (r Reader) OpenCommits(ctx context.Context, size uint64, limit int) ([]rollup.Open, error) {
+	return collect(ctx, r.Pool, scanOpen, `
+		select c.commit, l.index, c.recorded from batch_commits c join tree_leaves l using (stream, version)
+		where c.n >= (select coalesce(max(first + count), 0) from batches) and l.index < $1
+		order by c.n limit $2`, size, limit)
+}
+
+func scanOpen(row pgx.CollectableRow) (o rollup.Open, err error) {
+	var commit []byte
+	if err = row.Scan(&commit, &o.Index, &o.Time); err != nil {
+		return o, err
+	}
+	o.Commit, o.Time = domain.Hash(commit), o.Time.UTC()
+	return o, nil
+}
