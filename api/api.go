@@ -102,6 +102,7 @@ func New(c Config) http.Handler {
 	s.registerConsents(api)
 	s.registerOwners(api)
 	s.registerShops(api)
+	s.registerVerify(api)
 	s.registerFindings(api)
 	s.registerAgents(api)
 	s.registerSurfaces(api)

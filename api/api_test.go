@@ -398,7 +398,7 @@ func everything(d day) []string {
 		"/agents/" + string(d.ref), "/openapi.json",
 	}
 	for slot := range 24 {
-		paths = append(paths, "/shops/"+d.shop(slot))
+		paths = append(paths, "/shops/"+d.shop(slot), "/shops/"+d.shop(slot)+"/verify")
 	}
 	for i, p := range paths {
 		paths[i] = root + p

@@ -23,6 +23,7 @@ import (
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -44,7 +45,7 @@ type Service struct {
 // Catalog returns the catalog of every event of the ledger.
 func Catalog() domain.Catalog {
 	return domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events,
-		plan.Events, programme.Events, shop.Events)
+		plan.Events, programme.Events, seal.Events, shop.Events)
 }
 
 // A Gate stands between a consent and everything that is sent under it.
@@ -113,6 +114,12 @@ func (s *Service) Consent(ctx context.Context, m ledger.Meta, ref agent.Ref, c c
 // Plan carries out a command on the plans of a consent.
 func (s *Service) Plan(ctx context.Context, m ledger.Meta, consentID string, c plan.Command) error {
 	_, err := carryOut(ctx, s, plan.Decider, plan.StreamOf(consentID), m, c)
+	return err
+}
+
+// Seal carries out a command on the seals of a consent.
+func (s *Service) Seal(ctx context.Context, m ledger.Meta, consentID string, c seal.Command) error {
+	_, err := carryOut(ctx, s, seal.Decider, seal.StreamOf(consentID), m, c)
 	return err
 }
 

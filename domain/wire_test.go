@@ -20,6 +20,7 @@ import (
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -32,6 +33,7 @@ var aggregates = map[string][]domain.Entry{
 	"finding":   finding.Events,
 	"plan":      plan.Events,
 	"programme": programme.Events,
+	"seal":      seal.Events,
 	"shop":      shop.Events,
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
@@ -21,7 +22,7 @@ import (
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 3, Visibility: domain.Sealed,
+	Name: "due", Version: 4, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -52,11 +53,13 @@ var DueWork = Projection{
 			slot    int    not null,
 			state   text   not null,
 			sent    timestamptz,
+			head    text   not null, -- hash of the last record of its stream
 			family  text,
 			result  bytea, -- once revealed
 			unique (consent, day, slot)
 		);
 		create index on due_slots (consent) where state not in ('committed', 'revealed');
+		create table due_seals (consent text not null, hour bigint not null, primary key (consent, hour));
 		create table due_surfaces (
 			agent text        not null,
 			n     bigint      not null, -- version in the agent's stream
@@ -86,6 +89,8 @@ func applyDue(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error
 		return applyDuePlan(ctx, tx, e)
 	case shop.Event:
 		return applyDueSlot(ctx, tx, r, e)
+	case seal.Sealed:
+		return tx.Exec(ctx, `insert into due_seals (consent, hour) values ($1, $2)`, e.Consent, e.Hour)
 	case exam.RunRecorded:
 		data, err := domain.Encode(e)
 		if err != nil {
@@ -158,16 +163,17 @@ func applyDuePlan(ctx context.Context, tx Tx, e domain.Event) error {
 }
 
 func applyDueSlot(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	head := r.Hash.String()
 	step := func(state shop.State) error {
-		return tx.Exec(ctx, `update due_slots set state = $2 where shop = $1`, r.Stream.ID(), string(state))
+		return tx.Exec(ctx, `update due_slots set state = $2, head = $3 where shop = $1`, r.Stream.ID(), string(state), head)
 	}
 	switch e := e.(type) {
 	case shop.Committed:
-		return tx.Exec(ctx, `insert into due_slots (shop, consent, day, slot, state) values ($1, $2, $3, $4, $5)`,
-			r.Stream.ID(), e.Consent, e.Day, e.Slot, string(shop.StateCommitted))
+		return tx.Exec(ctx, `insert into due_slots (shop, consent, day, slot, state, head) values ($1, $2, $3, $4, $5, $6)`,
+			r.Stream.ID(), e.Consent, e.Day, e.Slot, string(shop.StateCommitted), head)
 	case shop.Sent:
-		return tx.Exec(ctx, `update due_slots set state = $2, sent = $3 where shop = $1`,
-			r.Stream.ID(), string(shop.StateSent), r.Time)
+		return tx.Exec(ctx, `update due_slots set state = $2, sent = $3, head = $4 where shop = $1`,
+			r.Stream.ID(), string(shop.StateSent), r.Time, head)
 	case shop.Replied:
 		return step(shop.StateReplied)
 	case shop.Judged:
@@ -181,8 +187,10 @@ func applyDueSlot(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) e
 		if err != nil {
 			return err
 		}
-		return tx.Exec(ctx, `update due_slots set state = $2, family = $3, result = $4 where shop = $1`,
-			r.Stream.ID(), string(shop.StateRevealed), e.Family, result)
+		return tx.Exec(ctx, `update due_slots set state = $2, family = $3, result = $4, head = $5 where shop = $1`,
+			r.Stream.ID(), string(shop.StateRevealed), e.Family, result, head)
+	case shop.Erased:
+		return tx.Exec(ctx, `update due_slots set head = $2 where shop = $1`, r.Stream.ID(), head)
 	}
 	return nil
 }
@@ -290,6 +298,38 @@ func (d Due) Slots(ctx context.Context, consent string) (map[string]DueSlot, err
 		return nil
 	})
 	return slots, err
+}
+
+// Heads returns the hash of the last record of each slot of a day, or nil if the
+// day has no plan. It is zero for a slot that is not recorded yet.
+func (d Due) Heads(ctx context.Context, consent string, day uint32) (*[plan.Slots]domain.Hash, error) {
+	rows, err := d.Pool.Query(ctx, `
+		select coalesce(s.slot, 0), coalesce(s.head, '')
+		from due_plans p left join due_slots s using (consent, day)
+		where p.consent = $1 and p.day = $2 and p.event is not null`, consent, day)
+	if err != nil {
+		return nil, err
+	}
+	var heads *[plan.Slots]domain.Hash
+	var slot int
+	var head string
+	_, err = pgx.ForEachRow(rows, []any{&slot, &head}, func() (err error) {
+		if heads == nil {
+			heads = new([plan.Slots]domain.Hash)
+		}
+		if head != "" {
+			heads[slot], err = domain.ParseHash(head)
+		}
+		return err
+	})
+	return heads, err
+}
+
+// Seals returns the hours of the seals of a consent from one hour up to another, in
+// order.
+func (d Due) Seals(ctx context.Context, consent string, from, to uint64) ([]uint64, error) {
+	return collect(ctx, d.Pool, pgx.RowTo[uint64], `
+		select hour from due_seals where consent = $1 and hour between $2 and $3 order by hour`, consent, from, to)
 }
 
 // A DueSurface is what an endpoint was seen to show from a moment on.

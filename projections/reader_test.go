@@ -16,6 +16,7 @@ import (
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 	"github.com/karatum/mystery/migrations/pgtest"
@@ -384,6 +385,44 @@ func TestDue(t *testing.T) {
 	}
 	if got := must(due.Field(ctx, first.consent))(t); len(got) != 3 || got[0].Family != "unit" || got[0].Result.Outcome != task.Pass {
 		t.Errorf("Field = %+v", got)
+	}
+}
+
+// What a seal is made from: the last record of each slot of a planned day, whatever
+// it is.
+func TestDueHeads(t *testing.T) {
+	t.Parallel()
+	var h history
+	first, second := life(t, &h)
+	h.add(t, seal.StreamOf(first.consent), seal.Sealed{Consent: first.consent, Hour: 7}, seal.Sealed{Consent: first.consent, Hour: 9})
+	_, due := read(t, &h)
+	for _, d := range []day{first, second} {
+		heads := must(due.Heads(t.Context(), d.consent, d.day))(t)
+		if heads == nil {
+			t.Fatalf("day %d has a plan and no heads", d.day)
+		}
+		for slot, got := range heads {
+			var want domain.Hash
+			for _, r := range h.records {
+				if r.Stream == shop.StreamOf(d.shop(slot)) {
+					want = r.Hash
+				}
+			}
+			if got != want || want.IsZero() {
+				t.Errorf("head of slot %d of day %d = %s, want %s", slot, d.day, got, want)
+			}
+		}
+	}
+	if heads := must(due.Heads(t.Context(), first.consent, first.day-1))(t); heads != nil {
+		t.Errorf("a day without a plan has heads: %v", heads)
+	}
+	for _, c := range []struct {
+		from, to uint64
+		want     []uint64
+	}{{0, 100, []uint64{7, 9}}, {8, 8, nil}, {9, 9, []uint64{9}}} {
+		if got := must(due.Seals(t.Context(), first.consent, c.from, c.to))(t); !slices.Equal(got, c.want) {
+			t.Errorf("Seals from %d to %d = %v, want %v", c.from, c.to, got, c.want)
+		}
 	}
 }
 

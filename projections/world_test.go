@@ -21,6 +21,7 @@ import (
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 	"github.com/karatum/mystery/migrations/pgtest"
@@ -28,7 +29,7 @@ import (
 )
 
 var catalog = domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events,
-	plan.Events, programme.Events, shop.Events)
+	plan.Events, programme.Events, seal.Events, shop.Events)
 
 // A history is a log that a test writes by hand. Positions have gaps, as some
 // stores give them.

@@ -26,6 +26,7 @@ import (
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
+	"github.com/karatum/mystery/domain/verify"
 	"github.com/karatum/mystery/migrations/pgtest"
 )
 
@@ -209,7 +210,8 @@ func (s *stage) surface(t *testing.T, consents map[string]consent.Payload) map[s
 		id := plan.ConsentID(consents[name].Nonce)
 		paths = append(paths, "/agents/build:"+name, "/consents/"+id, "/consents/"+id+"/shops?limit=240", "/consents/"+id+"/shops?phase=revealed")
 		for slot := range uint32(plan.Slots) {
-			paths = append(paths, "/shops/"+plan.ShopID(id, consents[name].FirstDay, slot))
+			shop := "/shops/" + plan.ShopID(id, consents[name].FirstDay, slot)
+			paths = append(paths, shop, shop+"/verify")
 		}
 	}
 	answers := make(map[string]string)
@@ -337,6 +339,9 @@ func TestRevoke(t *testing.T) {
 // table of the service is looked at, and the log only for the chain of records.
 func (s *stage) audit(t *testing.T, consents map[string]consent.Payload) {
 	t.Helper()
+	if err := s.prog.PublishLedger(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	opened, slots := 0, 0
 	for _, p := range consents {
 		id := plan.ConsentID(p.Nonce)
@@ -423,6 +428,7 @@ func (s *stage) auditDay(t *testing.T, consentID string, p consent.Payload, sig 
 			t.Errorf("%s has another commit than the plan", id)
 		}
 		slots++
+		s.auditVerdict(t, id)
 		if !tasks[i] {
 			if answer.Phase != "pad" || answer.Commit != plan.Pad(consentID, day.Day, i, seed) {
 				t.Errorf("%s is %s with commit %s, and should be a pad", id, answer.Phase, answer.Commit)
@@ -441,6 +447,21 @@ func (s *stage) auditDay(t *testing.T, consentID string, p consent.Payload, sig 
 		s.auditRecords(t, id, e, answer.Revealed.Reply)
 	}
 	return slots, nil
+}
+
+// auditVerdict asks for the checks of a slot of an opened day: none fails, and what
+// is pending waits for the log to be signed.
+func (s *stage) auditVerdict(t *testing.T, id string) {
+	t.Helper()
+	var answer verify.ShopReport
+	if err := s.api.get(t.Context(), "/v1/mystery/shops/"+id+"/verify", nil, &answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range answer.Checks {
+		if c.Status == verify.Fail || c.Status == verify.Pending && !slices.Contains([]string{"records", "seal", "reveal"}, c.ID) {
+			t.Errorf("%s: %s is %s: %s (%v)", id, c.ID, c.Status, c.Detail, c.Inputs)
+		}
+	}
 }
 
 // A publicReply is a reply as the API shows it.

@@ -101,11 +101,19 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 		return nil, err
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusNotFound {
+		return nil, &absentError{url}
+	}
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %s", url, res.Status)
 	}
 	return readAll(res.Body)
 }
+
+// An absentError says that there is nothing at a URL.
+type absentError struct{ url string }
+
+func (e *absentError) Error() string { return e.url + " answers 404 Not Found" }
 
 func readAll(in io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxConsent+1))

@@ -78,7 +78,8 @@ of the record shop.replied.v1 among the shop's sealed records, and from the repl
   sample.reply.body            [revealed.reply.text]
 
 And it may hold a seal, for the root of an hourly seal in which no other slot has
-a record and the day before has no plan. The API does not have these.
+a record and the day before has no plan. No seal of the ledger is like that: what
+pins a slot is checked by karatum-verify shop.
 
   sample.seal.hour_of_day      0 to 23
   sample.seal.head_hash        hash of the last record of the slot

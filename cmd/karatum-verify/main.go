@@ -78,7 +78,7 @@ computed here again, by code that reads no database and keeps no state.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newCompare(), newConsent(), newDerive(), newGrade(), newTask())
+	root.AddCommand(newCompare(), newConsent(), newDerive(), newGrade(), newShop(), newTask())
 	return root
 }
 

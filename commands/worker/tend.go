@@ -296,6 +296,12 @@ func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, i
 			r.Filled, r.Prompt, r.Ask, r.Expected = sent.Filled, t.Prompt, t.Ask, t.Expected
 		}
 	}
+	if n := len(r.Records); n > 0 {
+		var err error
+		if r.Pinned, err = w.pinned(ctx, d, uint32(s.Index), r.Records[n-1]); err != nil { //nolint:gosec // below 24
+			return Slot{}, err
+		}
+	}
 	err := w.Service.Shop(ctx, meta("reveal/"+id), id, shop.Reveal(r))
 	return Slot{State: shop.StateRevealed}, err
 }

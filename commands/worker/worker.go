@@ -26,6 +26,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
@@ -77,6 +78,13 @@ type Work interface {
 
 	// Slots returns the slots of a consent that are not revealed, by shop id.
 	Slots(ctx context.Context, consentID string) (map[string]Slot, error)
+
+	// Heads returns the hash of the last record of each slot of a day, or nil if the
+	// day has no plan.
+	Heads(ctx context.Context, consentID string, day uint32) (*[plan.Slots]domain.Hash, error)
+
+	// Seals returns the hours that are sealed from one hour up to another, in order.
+	Seals(ctx context.Context, consentID string, from, to uint64) ([]uint64, error)
 
 	// Surfaces returns what the endpoints of an agent were seen to show, oldest
 	// first.
@@ -239,27 +247,37 @@ func (w *Worker) Step(ctx context.Context) (next time.Time, err error) {
 	if check := now.Truncate(w.every()).Add(w.every()); check.Before(next) {
 		next = check
 	}
+	// First the seals: they must not wait for anybody that may be slow.
+	errs := []error{w.each(consents, func(c Consent) error { return w.seal(ctx, c, now) })}
 	var mu sync.Mutex
-	var errs []error
+	errs = append(errs, w.each(consents, func(c Consent) error {
+		at, err := w.leased(ctx, c, now)
+		mu.Lock()
+		defer mu.Unlock()
+		if !at.IsZero() && at.Before(next) {
+			next = at
+		}
+		return err
+	}))
+	return next, errors.Join(errs...)
+}
+
+// each does something for all consents, side by side as far as Parallel allows.
+func (w *Worker) each(consents []Consent, do func(Consent) error) error {
+	errs := make([]error, len(consents))
 	limit := make(chan struct{}, max(w.Parallel, 1))
 	var wg sync.WaitGroup
-	for _, c := range consents {
+	for i, c := range consents {
 		limit <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-limit }()
-			at, err := w.leased(ctx, c, now)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, fmt.Errorf("consent %s: %w", c.Granted.Consent, err))
-			}
-			if !at.IsZero() && at.Before(next) {
-				next = at
+			if err := do(c); err != nil {
+				errs[i] = fmt.Errorf("consent %s: %w", c.Granted.Consent, err)
 			}
 		})
 	}
 	wg.Wait()
-	return next, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // leased serves a consent unless another worker is at it.

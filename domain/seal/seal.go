@@ -1,10 +1,17 @@
-// Package seal computes the hourly seals of a consent. A seal is the RFC 6962
-// root over the 48 slots of yesterday and today; it pins what is known of each
-// slot long before the slot is revealed. There is one every hour whether or not
-// anything happened, and without the day secrets it says nothing.
+// Package seal computes and records the hourly seals of a consent. A seal is the
+// RFC 6962 root over the 48 slots of yesterday and today; it pins what is known of
+// each slot long before the slot is revealed. There is one every hour whether or
+// not anything happened, and without the day secrets it says nothing.
+//
+// Their stream is seal/<consent>. The first seal is that of midnight when the first
+// day begins, the last that of midnight when the last day is over, or the one before
+// the consent came to its end. An hour in which nobody was there to make its seal
+// has none, and is never sealed later: what a late seal says would be worth nothing.
 package seal
 
 import (
+	"fmt"
+
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/merkle"
 	"github.com/karatum/mystery/domain/plan"
@@ -44,6 +51,47 @@ func Leaves(hour uint64, yesterday, today *Day) (leaves [2 * plan.Slots]domain.H
 
 // Leaf returns the data of a single leaf, as [Leaves] describes it.
 func Leaf(hour uint64, day, slot uint32, daySecret, head domain.Hash) domain.Hash {
-	salt := domain.MAC(daySecret, domain.NewEnc("salt").U64(hour).U32(slot))
+	return leaf(hour, day, slot, Salt(daySecret, hour, slot), head)
+}
+
+func leaf(hour uint64, day, slot uint32, salt, head domain.Hash) domain.Hash {
 	return domain.Sum(domain.NewEnc("karatum/mystery/seal/v1").U64(hour).U32(day).U32(slot).Hash(salt).Hash(head))
+}
+
+// Salt returns what blinds the leaf of a slot in the seal of an hour. To open it
+// opens this leaf and no other.
+func Salt(daySecret domain.Hash, hour uint64, slot uint32) domain.Hash {
+	return domain.MAC(daySecret, domain.NewEnc("salt").U64(hour).U32(slot))
+}
+
+const hoursPerDay = 24
+
+// Covers reports whether the seal of an hour is over the slots of a day: those of
+// the day's own hours and of the next day's are.
+func Covers(hour uint64, day uint32) bool {
+	sealed := hour / hoursPerDay
+	return sealed == uint64(day) || sealed == uint64(day)+1
+}
+
+// Index returns the place of a slot among the leaves of the seal of an hour, which
+// must cover its day.
+func Index(hour uint64, day, slot uint32) int {
+	if hour/hoursPerDay == uint64(day) {
+		return plan.Slots + int(slot)
+	}
+	return int(slot)
+}
+
+// VerifyPath checks that the seal of an hour with the given root found a slot's
+// stream at head. It returns [domain.ErrInvalid] if it did not, or does not cover
+// the day.
+func VerifyPath(root domain.Hash, hour uint64, day, slot uint32, salt, head domain.Hash, path []domain.Hash) error {
+	if !Covers(hour, day) || slot >= plan.Slots {
+		return fmt.Errorf("the seal of hour %d is not over slot %d of day %d: %w", hour, slot, day, domain.ErrInvalid)
+	}
+	err := merkle.VerifyPath(leaf(hour, day, slot, salt, head), uint64(Index(hour, day, slot)), 2*plan.Slots, path, root) //nolint:gosec // below 48
+	if err != nil {
+		return fmt.Errorf("seal of hour %d: %w", hour, err)
+	}
+	return nil
 }

@@ -151,6 +151,18 @@ type Revealed struct {
 	Filled          task.Filled     `json:"filled,omitzero"` // into a deferred task; the three before are filled in
 	Result          Result          `json:"result"`
 	Records         []ledger.Record `json:"records"` // the sealed records of the stream, in order
+
+	// Pinned is zero if the slot had no seal between its end and its reveal.
+	Pinned Pinned `json:"seal,omitzero"`
+}
+
+// Pinned shows that an hourly seal found the stream of the slot at the last of its
+// sealed records, before any of them was revealed. The place of the slot in the seal
+// follows from hour, day and slot; the root is the one that was published.
+type Pinned struct {
+	Hour uint64        `json:"hour"` // counted from 1970
+	Salt domain.Hash   `json:"salt"` // of the slot's leaf
+	Path []domain.Hash `json:"path"` // RFC 6962
 }
 
 // A Result is how a slot ended: an outcome of the agent, or why it had no chance.

@@ -24,6 +24,7 @@ const (
 	Pass    Status = "pass"
 	Fail    Status = "fail"
 	Skipped Status = "skipped" // it takes what was not there: another version, a chain
+	Pending Status = "pending" // it takes what is not published yet
 )
 
 // A Check is one claim of a published object, and whether it holds.

@@ -4,8 +4,10 @@ import (
 	"context"
 
 	"github.com/karatum/mystery/commands/worker"
+	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/exam"
+	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/projections"
 )
 
@@ -36,6 +38,14 @@ func (w *work) Slots(ctx context.Context, consentID string) (map[string]worker.S
 		slots[id] = worker.Slot(r)
 	}
 	return slots, err
+}
+
+func (w *work) Heads(ctx context.Context, consentID string, day uint32) (*[plan.Slots]domain.Hash, error) {
+	return w.due.Heads(ctx, consentID, day)
+}
+
+func (w *work) Seals(ctx context.Context, consentID string, from, to uint64) ([]uint64, error) {
+	return w.due.Seals(ctx, consentID, from, to)
 }
 
 func (w *work) Surfaces(ctx context.Context, ref agent.Ref) ([]worker.Surface, error) {

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/verify"
+	"github.com/karatum/mystery/projections/publiclog"
+)
+
+// A verifyBody is what came of checking a slot, as [verify.Shop] says.
+type verifyBody struct {
+	Shop    string        `json:"shopId"`
+	Phase   string        `json:"phase" enum:"sealed,revealed,pad"`
+	Verdict string        `json:"verdict" enum:"ok,pending,fail" doc:"fail if one check fails, else pending if one is."`
+	Checks  []verifyCheck `json:"checks"`
+}
+
+type verifyCheck struct {
+	ID     string            `json:"id" example:"commit"`
+	Status string            `json:"status" enum:"pass,fail,pending,skipped"`
+	Detail string            `json:"detail"`
+	Inputs map[string]string `json:"inputs" doc:"What it was checked from. karatum-verify shop does so again, from public answers."`
+}
+
+func (s *server) registerVerify(api huma.API) {
+	type input struct {
+		ID string `path:"id" pattern:"^shp_[a-z2-7]{20}_[0-9]{8}_[0-9]{2}$" example:"shp_mfzwizlsmjrxg43vmvzc_20260301_07"`
+	}
+	type output struct{ Body verifyBody }
+	huma.Register(api, get("verify-shop", "/shops/{id}/verify", "Every check of a slot, made now from what is public", 404),
+		func(ctx context.Context, in *input) (*output, error) {
+			r, err := s.verifyShop(ctx, in.ID)
+			if err != nil {
+				return nil, s.failLedger(ctx, err)
+			}
+			b := verifyBody{r.Shop, r.Phase, string(r.Verdict), make([]verifyCheck, len(r.Checks))}
+			for i, c := range r.Checks {
+				b.Checks[i] = verifyCheck{c.ID, string(c.Status), c.Detail, c.Inputs}
+			}
+			return &output{b}, nil
+		})
+}
+
+// verifyShop checks a slot from the very answers that a stranger would ask for.
+func (s *server) verifyShop(ctx context.Context, id string) (*verify.ShopReport, error) {
+	unprefixed, _, _ := strings.Cut(strings.TrimPrefix(id, "shp_"), "_")
+	consent, err := s.consent(ctx, "cns_"+unprefixed)
+	if err != nil {
+		return nil, err
+	}
+	body, err := s.shop(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	leaves, _, err := s.Ledger.Stream(ctx, shop.StreamOf(id), 0, 10)
+	if err != nil && !errors.Is(err, domain.ErrNotFound) {
+		return nil, err
+	}
+	var a verify.Answers
+	for _, part := range []struct {
+		into *[]byte
+		of   any
+	}{{&a.Consent, consent}, {&a.Shop, body}, {&a.Stream, leavesOf(leaves, publiclog.Head{}).Body}} {
+		if *part.into, err = json.Marshal(part.of); err != nil {
+			return nil, err
+		}
+	}
+	seals := seal.StreamOf(body.Consent)
+	if a.Seal, err = verify.SealOf(a, func(version uint64) ([]byte, error) { return s.leaf(ctx, seals, version) }); err != nil {
+		return nil, err
+	}
+	return verify.Shop(a)
+}
+
+// leaf returns a record of a stream, nil if the log does not have it.
+func (s *server) leaf(ctx context.Context, stream ledger.Stream, version uint64) ([]byte, error) {
+	leaves, _, err := s.Ledger.Stream(ctx, stream, version, 1)
+	if errors.Is(err, domain.ErrNotFound) || err == nil && len(leaves) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(recordOf(leaves[0]))
+}

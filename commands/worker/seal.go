@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// sealKey is the key of the leaves of a seal, which lie beside the log. They are
+// durable before the seal is, so that a path can be shown whatever has become of the
+// slots since, and two workers make the same seal.
+func sealKey(consentID string, hour uint64) string { return fmt.Sprintf("seal/%s/%d", consentID, hour) }
+
+// seal makes the seal of this hour, unless there is one. An hour that has passed
+// without one is left out for good.
+func (w *Worker) seal(ctx context.Context, c Consent, now time.Time) error {
+	id, p, hour := c.Granted.Consent, c.Granted.Payload, seal.HourOf(now)
+	if !c.OverAt.IsZero() || hour < seal.FirstHour(p.FirstDay) || hour > seal.LastHour(p.LastDay) {
+		return nil
+	}
+	if made, err := w.Work.Seals(ctx, id, hour, hour); err != nil || len(made) > 0 {
+		return err
+	}
+	leaves, err := w.leaves(ctx, id, hour)
+	if errors.Is(err, domain.ErrNotFound) {
+		leaves, err = w.makeLeaves(ctx, c, hour)
+	}
+	if err != nil {
+		return err
+	}
+	sealed := seal.Sealed{Consent: id, Hour: hour, Root: merkle.Root(leaves)}
+	if err := w.Service.Seal(ctx, meta(sealKey(id, hour)), id, seal.Seal(sealed)); err != nil {
+		return err
+	}
+	return w.Work.CatchUp(ctx)
+}
+
+// makeLeaves computes the leaves of a seal and keeps them.
+func (w *Worker) makeLeaves(ctx context.Context, c Consent, hour uint64) ([]domain.Hash, error) {
+	id, today := c.Granted.Consent, domain.DayOf(seal.HourStart(hour))
+	var days [2]*seal.Day
+	for i, day := range []uint32{today - 1, today} {
+		heads, err := w.Work.Heads(ctx, id, day)
+		if err != nil {
+			return nil, err
+		}
+		if heads == nil {
+			continue
+		}
+		secret, err := w.secret(c.Granted, day)
+		if err != nil {
+			return nil, err
+		}
+		days[i] = &seal.Day{Day: day, Secret: secret, Heads: *heads}
+	}
+	leaves := seal.Leaves(hour, days[0], days[1])
+	var body []byte
+	for _, l := range leaves {
+		body = append(body, l[:]...)
+	}
+	if err := w.Bodies.Put(ctx, sealKey(id, hour), nil, body); err != nil {
+		return nil, err
+	}
+	return w.leaves(ctx, id, hour) // another worker may have been first; what is kept counts
+}
+
+// leaves returns the leaves of a seal as they are kept, or [domain.ErrNotFound].
+func (w *Worker) leaves(ctx context.Context, id string, hour uint64) ([]domain.Hash, error) {
+	_, body, err := w.Bodies.Get(ctx, sealKey(id, hour))
+	if err != nil {
+		return nil, err
+	}
+	leaves := make([]domain.Hash, 2*plan.Slots)
+	if len(body) != len(leaves)*len(leaves[0]) {
+		return nil, fmt.Errorf("the leaves of the seal of hour %d of %s are damaged: %d bytes", hour, id, len(body))
+	}
+	for i := range leaves {
+		copy(leaves[i][:], body[i*len(leaves[i]):])
+	}
+	return leaves, nil
+}
+
+// pinned returns the first seal that found a slot at last, its last sealed record.
+// It is zero if there is none: the slot is revealed before the next full hour, or
+// nobody was there to seal it.
+func (w *Worker) pinned(ctx context.Context, d *planned, slot uint32, last ledger.Record) (shop.Pinned, error) {
+	from := max(seal.HourOf(last.Time), seal.FirstHour(d.Day.Day)) // the seal of the hour may have been made late
+	hours, err := w.Work.Seals(ctx, d.Consent, from, seal.FirstHour(d.Day.Day+2)-1)
+	if err != nil {
+		return shop.Pinned{}, err
+	}
+	for _, hour := range hours {
+		leaves, err := w.leaves(ctx, d.Consent, hour)
+		if errors.Is(err, domain.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return shop.Pinned{}, err
+		}
+		i := seal.Index(hour, d.Day.Day, slot)
+		if leaves[i] == seal.Leaf(hour, d.Day.Day, slot, d.Secret, last.Hash) {
+			return shop.Pinned{Hour: hour, Salt: seal.Salt(d.Secret, hour, slot), Path: merkle.Path(leaves, i)}, nil
+		}
+	}
+	return shop.Pinned{}, nil
+}

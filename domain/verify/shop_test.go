@@ -1,0 +1,481 @@
+package verify_test
+
+import (
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
+	"github.com/karatum/mystery/domain/verify"
+)
+
+var update = flag.Bool("update", false, "write the answers under testdata/shop anew")
+
+// A life is how one slot came to its end, in the hands of an operator who may lie as
+// long as everything he shows agrees with the log he keeps.
+type life struct {
+	plan     plan.Day
+	list     plan.Eligible
+	slot     plan.Slot
+	sealedAt time.Time
+	sent     shop.Sent
+	sentAt   time.Time
+	replied  shop.Replied
+	reply    string
+	salt     domain.Hash
+	judged   shop.Judged
+	revealed shop.Revealed
+	at       time.Time // of the reveal
+	sealed   time.Time // when the seal was made
+	root     domain.Hash
+}
+
+var operator = domain.Sum([]byte("operator secret"))
+
+// honest is the life of a task that was sent, answered, marked, sealed and revealed
+// as it should be. Before it comes to the log, lie may change it.
+func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
+	t.Helper()
+	p := payload()
+	p.PlanKeyRoot = plan.KeyRoot(operator, p.Nonce, p.FirstDay, p.ValidityDays)
+	id, day := plan.ConsentID(p.Nonce), p.FirstDay+1
+	offers := []plan.Offer{{ID: "ep_0", Surface: task.Surface{Kind: task.A2A, Skills: []task.Skill{{ID: "unit-convert", Name: "Unit conversion"}}}}}
+	l := &life{sealedAt: domain.DayStart(day).Add(-90 * time.Minute), salt: domain.Sum([]byte("salt"))}
+	l.list, _ = plan.EligibleOf(offers, nil)
+	key := plan.Key(operator, p.Nonce, day)
+	var err error
+	if l.plan, err = plan.Compute(id, day, plan.DaySecret(key, mine[:]), p.MaxPerDay, l.list, plan.EntriesOf(offers, nil)); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(l.plan.Slots[:], func(s plan.Slot) bool { return s.Real })
+	l.slot = l.plan.Slots[i]
+	s, shopID := l.slot, plan.ShopID(id, day, uint32(i))
+	l.sent = shop.Sent{Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template, TemplateVersion: s.Choice.Version, Ask: s.Task.Ask.Hash()}
+	l.sentAt = time.Unix(s.SendAt, 0).UTC().Add(time.Second)
+	l.reply = "The answer is " + s.Task.Expected.Value
+	l.replied = shop.Replied{ReceivedAtMs: l.sentAt.UnixMilli() + 400, Status: 200, LatencyMs: 400, Size: len(l.reply), Answer: true}
+	l.replied.Hash = shop.ReplyHash(shopID, l.replied.ReceivedAtMs, 200, 400, l.salt, []byte(l.reply))
+	g := task.Mark(s.Task, l.reply)
+	l.judged = shop.Judged{Outcome: g.Outcome, Rule: g.Rule, Literal: g.Literal, Offset: g.Offset, Length: g.Length, Grader: task.GraderVersion}
+	l.at = l.sentAt.Add(p.RevealDelay())
+	l.revealed = shop.Revealed{
+		Consent: id, Agent: p.Agent, Day: day, Slot: i, Seed: s.Seed, Template: s.Choice.Template, TemplateVersion: s.Choice.Version,
+		Family: s.Task.Family, Endpoint: s.Choice.Endpoint, Entry: s.Entry, Identity: s.Identity, SourceAddresses: []string{}, SendAt: s.SendAt,
+		Prompt: s.Task.Prompt, Ask: s.Task.Ask, Expected: s.Task.Expected, Records: []ledger.Record{},
+	}
+	hour := seal.HourOf(l.sentAt) + 1
+	l.sealed = seal.HourStart(hour)
+
+	chain := []ledger.Record{record(t, nil, shop.StreamOf(shopID), l.sealedAt, shop.Committed{Consent: id, Day: day, Slot: i, Commit: s.Commit})}
+	if lie != nil {
+		lie(l)
+	}
+	for n, e := range []shop.Event{l.sent, l.replied, l.judged} {
+		chain = append(chain, record(t, chain, shop.StreamOf(shopID), l.sentAt.Add(time.Duration(n)*200*time.Millisecond), e))
+		l.revealed.Records = append(l.revealed.Records, chain[n+1])
+		if l.revealed.Result.State != shop.StateJudged {
+			l.revealed.Result = l.revealed.Result.With(e)
+		}
+	}
+	head := chain[len(chain)-1].Hash
+	today := &seal.Day{Day: day, Secret: l.plan.Secret}
+	today.Heads[i] = head
+	yesterday := (*seal.Day)(nil)
+	if hour/24 != uint64(day) {
+		yesterday, today = today, nil
+	}
+	leaves := seal.Leaves(hour, yesterday, today)
+	if l.root.IsZero() {
+		l.root = merkle.Root(leaves[:])
+	}
+	if l.revealed.Pinned.Path == nil {
+		l.revealed.Pinned = shop.Pinned{
+			Hour: hour, Salt: seal.Salt(l.plan.Secret, hour, uint32(i)), Path: merkle.Path(leaves[:], seal.Index(hour, day, uint32(i))),
+		}
+	}
+	chain = append(chain, record(t, chain, shop.StreamOf(shopID), l.at, l.revealed))
+	sealed := record(t, nil, seal.StreamOf(id), l.sealed, seal.Sealed{Consent: id, Hour: hour, Root: l.root})
+
+	owner := publish(t, p)
+	owner["state"] = "active"
+	delete(owner, "revocation")
+	list, err := l.list.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner["plans"] = []any{body{
+		"day": day, "planned": true, "sealedAt": l.sealedAt, "commits": l.plan.Commits(), "eligibleHash": domain.Sum(list),
+		"opened": body{
+			"key": key, "path": plan.KeyPath(operator, p.Nonce, p.FirstDay, p.ValidityDays, day), "cap": l.plan.Cap, "count": l.plan.Count, "eligible": l.list,
+		},
+	}}
+	last := chain[len(chain)-1]
+	return verify.Answers{
+		Consent: encode(t, owner),
+		Shop: encode(t, body{
+			"id": shopID, "consent": id, "day": day, "slot": i, "commit": s.Commit, "phase": "revealed",
+			"revealed": body{"event": json.RawMessage(last.Data), "reply": body{"salt": l.salt, "text": l.reply}},
+		}),
+		Stream: encode(t, body{"items": []any{item(chain[0], domain.Hash{}), item(last, head)}}),
+		Seal:   encode(t, item(sealed, domain.Hash{})),
+	}, l
+}
+
+// record links an event to a chain.
+func record(t *testing.T, chain []ledger.Record, stream ledger.Stream, at time.Time, e domain.Event) ledger.Record {
+	t.Helper()
+	records, err := ledger.Prepare(stream, ledger.Meta{Actor: "worker", Command: "command " + strconv.Itoa(len(chain))}, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var prev domain.Hash
+	if n := len(chain); n > 0 {
+		prev = chain[n-1].Hash
+	}
+	records[0].Link(prev, uint64(len(chain))+1, at)
+	return records[0]
+}
+
+func item(r ledger.Record, prev domain.Hash) body {
+	return body{"index": 1, "prevHash": prev, "hash": r.Hash, "leafHash": merkle.LeafHash(r.Hash[:]), "record": r}
+}
+
+func shopReport(t *testing.T, a verify.Answers) *verify.ShopReport {
+	t.Helper()
+	r, err := verify.Shop(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// with lists the checks with a status.
+func with(r *verify.ShopReport, status verify.Status) (ids []string) {
+	for _, c := range r.Checks {
+		if c.Status == status {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
+func TestShop(t *testing.T) {
+	t.Parallel()
+	a, _ := honest(t, nil)
+	r := shopReport(t, a)
+	if r.Verdict != verify.VerdictOK || len(with(r, verify.Pass)) != 12 {
+		t.Errorf("verdict %s: %+v, want all of 12 checks to pass", r.Verdict, r.Checks)
+	}
+}
+
+// The answers under testdata are those that the command is tested with.
+func TestShopTestdata(t *testing.T) {
+	t.Parallel()
+	a, _ := honest(t, nil)
+	for name, data := range map[string][]byte{"consent": a.Consent, "shop": a.Shop, "stream": a.Stream, "seal": a.Seal} {
+		file := filepath.Join("testdata", "shop", name+".json")
+		if *update {
+			if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(data), strings.TrimSuffix(string(got), "\n")); diff != "" {
+			t.Errorf("%s is stale: go test ./domain/verify -run ShopTestdata -update\n%s", file, diff)
+		}
+	}
+}
+
+// An operator whose log agrees with everything he shows is still found out.
+func TestShopLies(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		lie  func(*life)
+		want []string // all that fails
+	}{
+		{"planned when the day had begun", func(l *life) { l.sealedAt = l.sealedAt.Add(2 * time.Hour) }, []string{"plan"}},
+		{"one task more", func(l *life) { l.plan.Count++ }, []string{"count"}},
+		{"a cap that the owner did not allow", func(l *life) { l.plan.Cap = 24 }, []string{"count"}},
+		{"another list", func(l *life) { l.list.Endpoints[0].ID = "ep_1" }, []string{"choice"}},
+		{"another seed", func(l *life) { l.revealed.Seed[0] ^= 1 }, []string{"choice", "task", "commit", "sending"}},
+		{"another slot", func(l *life) { l.revealed.Slot++ }, []string{"choice"}},
+		{"another day", func(l *life) { l.revealed.Day++ }, []string{"choice"}},
+		{"another consent", func(l *life) { l.revealed.Consent = "cns_a" }, []string{"choice"}},
+		{"another agent", func(l *life) { l.revealed.Agent = "build:43" }, []string{"choice"}},
+		{"another moment", func(l *life) { l.revealed.SendAt -= 5 }, []string{"choice", "commit"}},
+		{"another identity", func(l *life) { l.revealed.Identity ^= 1 }, []string{"choice", "commit", "sending"}},
+		{"another endpoint", func(l *life) { l.revealed.Endpoint = "ep_1" }, []string{"choice", "commit", "sending"}},
+		{"another entry", func(l *life) { l.revealed.Entry.Name = "units" }, []string{"choice"}},
+		{"another question", func(l *life) { l.revealed.Prompt += "!" }, []string{"task"}},
+		{"another ask", func(l *life) { l.revealed.Ask.Text += "!" }, []string{"task"}},
+		{"another answer", func(l *life) { l.revealed.Expected.Value += "1" }, []string{"task"}},
+		{"another family", func(l *life) { l.revealed.Family = "date" }, []string{"task"}},
+		{"another result", func(l *life) {
+			l.revealed.Result = shop.Result{State: shop.StateJudged, Outcome: task.Fail, LatencyMs: 400, ReplyHash: l.replied.Hash}
+		}, []string{"records"}},
+		{"sent too early", func(l *life) { l.sentAt = l.sentAt.Add(-2 * time.Second) }, []string{"sending"}},
+		{"sent too late", func(l *life) { l.sentAt = l.sentAt.Add(15 * time.Minute); l.sealed = l.sealed.Add(time.Hour) }, []string{"sending", "reveal"}},
+		{"sent to another endpoint", func(l *life) { l.sent.Endpoint = "ep_1" }, []string{"sending"}},
+		{"sent another question", func(l *life) { l.sent.Ask[0] ^= 1 }, []string{"sending"}},
+		{"another reply", func(l *life) { l.reply = strings.ToUpper(l.reply) }, []string{"reply"}},
+		{"another salt", func(l *life) { l.salt[0] ^= 1 }, []string{"reply"}},
+		{"another latency", func(l *life) { l.replied.LatencyMs-- }, []string{"reply"}},
+		{"another size", func(l *life) { l.replied.Size++ }, []string{"reply"}},
+		{"a better grade", func(l *life) { l.judged.Outcome = task.Refused }, []string{"grade"}},
+		{"a grade that points elsewhere", func(l *life) { l.judged.Offset++ }, []string{"grade"}},
+		{"another root", func(l *life) { l.root = domain.Hash{1} }, []string{"seal"}},
+		{"another path", func(l *life) {
+			l.revealed.Pinned = shop.Pinned{Hour: seal.HourOf(l.sealed), Salt: domain.Hash{1}, Path: []domain.Hash{{2}}}
+		}, []string{"seal"}},
+		{"another hour", func(l *life) {
+			l.revealed.Pinned = shop.Pinned{Hour: seal.HourOf(l.sealed) + 1, Salt: domain.Hash{1}, Path: []domain.Hash{{2}}}
+		}, []string{"seal"}},
+		{"sealed when it was revealed", func(l *life) { l.sealed = l.at.Add(time.Second) }, []string{"seal"}},
+		{"revealed early", func(l *life) { l.at = l.at.Add(-time.Second) }, []string{"reveal"}},
+		{"revealed a day late", func(l *life) { l.at = l.at.Add(25 * time.Hour) }, []string{"reveal"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a, _ := honest(t, tt.lie)
+			r := shopReport(t, a)
+			if diff := cmp.Diff(tt.want, with(r, verify.Fail)); diff != "" || r.Verdict != verify.VerdictFail {
+				t.Errorf("verdict %s; what fails (-want +got):\n%s\n%+v", r.Verdict, diff, r.Checks)
+			}
+		})
+	}
+}
+
+// edit returns an answer with one member changed.
+func edit(t *testing.T, data []byte, change func(body)) []byte {
+	t.Helper()
+	var m body
+	if err := json.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	change(m)
+	return encode(t, m)
+}
+
+// at walks into an answer: a name is a member, a number an item.
+func at(m body, path string) body {
+	var v any = m
+	for name := range strings.SplitSeq(path, ".") {
+		if i, err := strconv.Atoi(name); err == nil {
+			v = v.([]any)[i]
+		} else {
+			v = v.(body)[name]
+		}
+	}
+	return v.(body)
+}
+
+// Where the answers contradict each other, the check about it fails.
+func TestShopTampered(t *testing.T) {
+	t.Parallel()
+	other := domain.Sum([]byte("other")).String()
+	shopOf := func(change func(body)) func(*testing.T, *verify.Answers) {
+		return func(t *testing.T, a *verify.Answers) { t.Helper(); a.Shop = edit(t, a.Shop, change) }
+	}
+	consentOf := func(change func(body)) func(*testing.T, *verify.Answers) {
+		return func(t *testing.T, a *verify.Answers) { t.Helper(); a.Consent = edit(t, a.Consent, change) }
+	}
+	streamOf := func(change func(body)) func(*testing.T, *verify.Answers) {
+		return func(t *testing.T, a *verify.Answers) { t.Helper(); a.Stream = edit(t, a.Stream, change) }
+	}
+	sealOf := func(change func(body)) func(*testing.T, *verify.Answers) {
+		return func(t *testing.T, a *verify.Answers) { t.Helper(); a.Seal = edit(t, a.Seal, change) }
+	}
+	for name, tt := range map[string]struct {
+		tamper func(*testing.T, *verify.Answers)
+		check  string
+	}{
+		"a message that was not signed": {consentOf(func(m body) { m["message"] = "I agree" }), "consent"},
+		"a signature of a stranger":     {consentOf(func(m body) { m["signature"] = "0x" + strings.Repeat("11", 65) }), "consent"},
+		"an owner's nonce that is not":  {consentOf(func(m body) { m["ownerNonce"] = other }), "consent"},
+		"a refused consent":             {consentOf(func(m body) { m["state"] = "refused" }), "consent"},
+		"no plan":                       {consentOf(func(m body) { m["plans"] = []any{} }), "plan"},
+		"another commit in the plan":    {consentOf(func(m body) { at(m, "plans.0")["commits"] = make([]domain.Hash, 24) }), "plan"},
+		"another key":                   {consentOf(func(m body) { at(m, "plans.0.opened")["key"] = other }), "count"},
+		"another path of the key":       {consentOf(func(m body) { at(m, "plans.0.opened")["path"] = []any{other} }), "count"},
+		"another hash of the list":      {consentOf(func(m body) { at(m, "plans.0")["eligibleHash"] = other }), "count"},
+		"another commit":                {shopOf(func(m body) { m["commit"] = other }), "commit"},
+		"another id":                    {shopOf(func(m body) { m["id"] = "shp_a" }), "plan"},
+		"a pad":                         {shopOf(func(m body) { m["phase"] = "pad"; delete(m, "revealed") }), "count"},
+		"hidden":                        {shopOf(func(m body) { m["phase"] = "sealed"; delete(m, "revealed") }), "count"},
+		"a reply that is not shown":     {shopOf(func(m body) { at(m, "revealed")["reply"] = nil }), "reply"},
+		"a sealed record that is left out": {shopOf(func(m body) {
+			e := at(m, "revealed.event")
+			e["records"] = e["records"].([]any)[:2]
+		}), "records"},
+		"a sealed record of another time": {shopOf(func(m body) { at(m, "revealed.event.records.0")["time"] = "2026-10-17T00:00:00.000000Z" }), "records"},
+		"a sealed record twice": {shopOf(func(m body) {
+			e := at(m, "revealed.event")
+			e["records"] = append(e["records"].([]any), e["records"].([]any)[2])
+		}), "records"},
+		"another first record":       {streamOf(func(m body) { at(m, "items.0")["hash"] = other }), "plan"},
+		"another hash of the reveal": {streamOf(func(m body) { at(m, "items.1")["hash"] = other }), "records"},
+		"another record before it":   {streamOf(func(m body) { at(m, "items.1")["prevHash"] = other }), "records"},
+		"another time of the reveal": {streamOf(func(m body) { at(m, "items.1.record")["time"] = "2026-10-29T00:00:00.000000Z" }), "records"},
+		"another root of the seal":   {sealOf(func(m body) { at(m, "record.data")["root"] = other }), "seal"},
+		"another hash of the seal":   {sealOf(func(m body) { m["hash"] = other }), "seal"},
+		"no seal":                    {func(_ *testing.T, a *verify.Answers) { a.Seal = nil }, "seal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, _ := honest(t, nil)
+			tt.tamper(t, &a)
+			r := shopReport(t, a)
+			if failed := with(r, verify.Fail); !slices.Contains(failed, tt.check) || r.Verdict != verify.VerdictFail {
+				t.Errorf("verdict %s, %v fail, want %s among them", r.Verdict, failed, tt.check)
+			}
+		})
+	}
+}
+
+// Before the reveal the report of a task and that of a pad differ in their commits
+// alone.
+func TestShopSealed(t *testing.T) {
+	t.Parallel()
+	a, l := honest(t, nil)
+	a.Consent = edit(t, a.Consent, func(m body) { delete(at(m, "plans.0"), "opened") })
+	a.Seal, a.Stream = nil, []byte(`{"items":[]}`)
+	var reports []string
+	for _, isTask := range []bool{true, false} {
+		i := slices.IndexFunc(l.plan.Slots[:], func(s plan.Slot) bool { return s.Real == isTask })
+		id, commit := plan.ShopID(l.plan.Consent, l.plan.Day, uint32(i)), l.plan.Slots[i].Commit.String()
+		a.Shop = edit(t, a.Shop, func(m body) {
+			m["id"], m["slot"], m["commit"], m["phase"] = id, i, commit, "sealed"
+			delete(m, "revealed")
+		})
+		r := shopReport(t, a)
+		if r.Verdict != verify.VerdictPending {
+			t.Errorf("verdict %s, want pending", r.Verdict)
+		}
+		reports = append(reports, strings.NewReplacer(id, "ID", commit, "COMMIT").Replace(string(encode(t, r))))
+	}
+	if diff := cmp.Diff(reports[0], reports[1]); diff != "" {
+		t.Errorf("a pad can be told from a task:\n%s", diff)
+	}
+}
+
+func TestShopPad(t *testing.T) {
+	t.Parallel()
+	a, l := honest(t, nil)
+	i := slices.IndexFunc(l.plan.Slots[:], func(s plan.Slot) bool { return !s.Real })
+	a.Seal, a.Stream = nil, []byte(`{"items":[]}`)
+	a.Shop = edit(t, a.Shop, func(m body) {
+		m["id"], m["slot"], m["commit"], m["phase"] = plan.ShopID(l.plan.Consent, l.plan.Day, uint32(i)), i, l.plan.Slots[i].Commit, "pad"
+		delete(m, "revealed")
+	})
+	r := shopReport(t, a)
+	if diff := cmp.Diff([]string{"consent", "plan", "count", "commit"}, with(r, verify.Pass)); diff != "" || r.Verdict != verify.VerdictOK {
+		t.Errorf("verdict %s; what passes (-want +got):\n%s", r.Verdict, diff)
+	}
+}
+
+// What is not published yet is pending, and what was erased is left out.
+func TestShopInPart(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		tamper  func(*testing.T, *verify.Answers)
+		pending []string
+		skipped []string
+		verdict verify.Verdict
+	}{
+		"the day is not opened": {func(t *testing.T, a *verify.Answers) {
+			t.Helper()
+			a.Consent = edit(t, a.Consent, func(m body) { delete(at(m, "plans.0"), "opened") })
+		}, []string{"count", "choice"}, nil, verify.VerdictPending},
+		"the log is not signed": {func(_ *testing.T, a *verify.Answers) {
+			a.Stream = []byte(`{"items":[]}`)
+		}, []string{"records", "seal", "reveal"}, nil, verify.VerdictPending},
+		"the reply is erased": {func(t *testing.T, a *verify.Answers) {
+			t.Helper()
+			a.Shop = edit(t, a.Shop, func(m body) {
+				r := at(m, "revealed")
+				r["reply"], r["erased"] = nil, body{"at": "2026-11-01T00:00:00Z", "reason": "asked for"}
+			})
+		}, nil, []string{"reply", "grade"}, verify.VerdictOK},
+	} {
+		a, _ := honest(t, nil)
+		tt.tamper(t, &a)
+		r := shopReport(t, a)
+		got := []any{with(r, verify.Pending), with(r, verify.Skipped), r.Verdict}
+		if diff := cmp.Diff([]any{tt.pending, tt.skipped, tt.verdict}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// A seal is found by its hour, whatever hours have none.
+func TestSealOf(t *testing.T) {
+	t.Parallel()
+	a, l := honest(t, nil)
+	first, named := seal.FirstHour(payload().FirstDay), seal.HourOf(l.sealed)
+	for _, gaps := range [][]uint64{nil, {first}, {first, first + 1, named - 1}, {named + 1}, {named}} {
+		var items [][]byte
+		for hour := first; hour < named+5; hour++ {
+			if !slices.Contains(gaps, hour) {
+				r := record(t, nil, seal.StreamOf(l.plan.Consent), seal.HourStart(hour), seal.Sealed{Consent: l.plan.Consent, Hour: hour})
+				items = append(items, encode(t, item(r, domain.Hash{})))
+			}
+		}
+		got, err := verify.SealOf(a, func(version uint64) ([]byte, error) {
+			if version > uint64(len(items)) {
+				return nil, nil
+			}
+			return items[version-1], nil
+		})
+		found := strings.Contains(string(got), `"hour":`+strconv.FormatUint(named, 10)+`,`)
+		if err != nil || found == slices.Contains(gaps, named) {
+			t.Errorf("without the hours %v: %s (%v)", gaps, got, err)
+		}
+	}
+}
+
+// Bytes that make no sense are refused, and never a panic.
+func FuzzShop(f *testing.F) {
+	f.Add([]byte(`{}`), []byte(`{}`), []byte(`{}`), []byte(`{}`))
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join("testdata", "shop", name+".json"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		return data
+	}
+	parts := map[string][]byte{}
+	for _, name := range []string{"consent", "shop", "stream", "seal"} {
+		parts[name] = read(name)
+	}
+	f.Add(parts["consent"], parts["shop"], parts["stream"], parts["seal"])
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		broken := maps.Clone(parts)
+		broken[name] = []byte(`{"items":[{}],"revealed":{"event":{}},"phase":"revealed"}`)
+		f.Add(broken["consent"], broken["shop"], broken["stream"], broken["seal"])
+	}
+	f.Fuzz(func(_ *testing.T, consent, shopAnswer, stream, sealItem []byte) {
+		_, _ = verify.Shop(verify.Answers{Consent: consent, Shop: shopAnswer, Stream: stream, Seal: sealItem})
+	})
+}
