@@ -24,6 +24,7 @@ func TestCompare(t *testing.T) {
 		{"a table dropped", `drop table agents cascade`, "table agents is missing"},
 		{"ahead of the log", `update checkpoints set position = 1000 where name = 'agents'`, "where the log has no record"},
 		{"between two records", `update checkpoints set position = position - 1 where name = 'agents'`, "where the log has no record"},
+		{"of another version", `update checkpoints set version = version + 1 where name = 'agents'`, "verify with the program"},
 		{"set back", `update checkpoints set position = 0 where name = 'agents'`, "table agents"},
 		{"without a checkpoint", `delete from checkpoints where name = 'agents'`, "has no checkpoint"},
 		{"a table that is not its own", `update checkpoints set tables = '{}' where name = 'agents'`, "keeps the tables"},

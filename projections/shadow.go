@@ -136,6 +136,7 @@ func (u until) After(ctx context.Context, position uint64) iter.Seq2[ledger.Reco
 // A standing is where a projection stands.
 type standing struct {
 	position uint64
+	version  int
 	tables   []string
 }
 
@@ -145,7 +146,7 @@ func standings(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, schema string, lock bool,
 ) (map[string]standing, error) {
-	sql := `select name, position, tables from ` + pgx.Identifier{schema, "checkpoints"}.Sanitize() + ` order by name`
+	sql := `select name, position, version, tables from ` + pgx.Identifier{schema, "checkpoints"}.Sanitize() + ` order by name`
 	if lock {
 		sql += ` for update`
 	}
@@ -156,12 +157,13 @@ func standings(ctx context.Context, q interface {
 	found := make(map[string]standing)
 	var name string
 	var position int64
+	var version int
 	var tables []string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &position, &tables}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&name, &position, &version, &tables}, func() error {
 		if position < 0 {
 			return fmt.Errorf("projection %s stands at position %d: %w", name, position, ledger.ErrDamaged)
 		}
-		found[name] = standing{uint64(position), slices.Sorted(slices.Values(tables))}
+		found[name] = standing{uint64(position), version, slices.Sorted(slices.Values(tables))}
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read the checkpoints: %w", err)
@@ -234,6 +236,10 @@ func (r *Runner) complete(ctx context.Context, at map[string]standing) error {
 		s, ok := at[p.Name]
 		if !ok {
 			return fmt.Errorf("projection %s has no checkpoint: %w", p.Name, ledger.ErrDamaged)
+		}
+		if s.version != p.Version {
+			return fmt.Errorf("projection %s is of version %d, and this program makes version %d; verify with the program that the service runs: %w",
+				p.Name, s.version, p.Version, ledger.ErrDamaged)
 		}
 		stands := s.position == 0
 		if !stands {
