@@ -28,7 +28,7 @@ func Check(s State, events []Event) error {
 	case HostLost:
 		return Decider.Gives(s, s.checking(e.Consent, events), events)
 	case Revoked:
-		return Decider.Gives(s, Revoke{e.Consent, e.Nonce, e.IssuedAt, e.Signature, e.Verified}, events)
+		return Decider.Gives(s, Revoke(e), events)
 	case Ended:
 		return Decider.Gives(s, End(e), events)
 	}
