@@ -244,10 +244,12 @@ func tamperings(t *testing.T, owner *pgx.Conn, schema string) (kinds []tampering
 	return append(kinds,
 		tampering{"the last record deleted", at(`delete from $S.events where position = (select max(position) from $S.events)`)},
 		tampering{"the last record deleted, and the ends put right", at(`
-			with gone as (delete from $S.events where position = (select max(position) from $S.events) returning stream, version, position),
-				log as (update $S.log_head set position = (select position - 1 from gone) returning 1)
-			update $S.heads h set version = h.version - 1, hash = (select hash from $S.events e where e.stream = h.stream and e.version = h.version - 1)
-			from gone where h.stream = gone.stream and gone.version > 1`)},
+			with last as (select stream, version, position from $S.events order by position desc limit 1),
+				head as (update $S.log_head set position = (select position - 1 from last)),
+				first as (delete from $S.heads h using last where h.stream = last.stream and last.version = 1),
+				later as (update $S.heads h set version = e.version, hash = e.hash
+					from last, $S.events e where h.stream = last.stream and e.stream = last.stream and e.version = last.version - 1)
+			delete from $S.events e using last where e.position = last.position`)},
 		tampering{"two records swapped", at(`update $S.events set position = 201 - position where position in (100, 101)`)},
 		tampering{"a record doubled at the end", at(`
 			with last as (update $S.log_head set position = position + 1 returning position)
