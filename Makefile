@@ -34,7 +34,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test test-peers check fmt lint race fuzz bench generate contracts fresh postgres compiler peers clean
+.PHONY: help demo run build test test-peers check fmt lint race fuzz bench tamper generate contracts fresh postgres compiler peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,9 @@ fuzz: ## run each fuzz test for FUZZTIME
 bench: postgres ## measure appends next to pgbench (BENCH_FLAGS), and the making and marking of tasks
 	@cd bench && exec go run . $(BENCH_FLAGS)
 	@go test -run '^$$' -bench '^Benchmark(Generate|Mark)$$' -benchtime 2s -cpu 1 ./domain/task
+
+tamper: postgres ## tamper with copies of a demo ledger in every way, one by one, and see that verify finds it
+	@go test -run '^TestTamper$$' -count=1 -timeout $(TIMEOUT) -v ./cmd/karatum-demo -tamper | grep -E 'found|missed|FAIL|ok'
 
 generate: ## write the generated files again
 	@go generate ./...

@@ -19,7 +19,7 @@ func (p *program) ledger() *cobra.Command {
 		Short: "Look after the ledger and the public log",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(p.ledgerErase())
+	c.AddCommand(p.ledgerVerify(), p.ledgerExport(), p.ledgerImport(), p.ledgerStat(), p.ledgerTail(), p.ledgerErase())
 	return c
 }
 

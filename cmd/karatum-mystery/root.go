@@ -20,6 +20,7 @@ import (
 const (
 	exitError    = 1
 	exitUsage    = 2
+	exitDamaged  = 3
 	exitNotFound = 4
 	exitRefused  = 6
 )
@@ -64,7 +65,7 @@ Environment (all optional):
                                 84532 and 11155111)
   MYSTERY_HOUSE_OWNER           wallet of the demo agents, for serve --house
 
-Exit codes: 0 ok, 1 error, 2 usage, 4 not found, 6 refused.`
+Exit codes: 0 ok, 1 error, 2 usage, 3 damage found, 4 not found, 6 refused.`
 
 // A program is one run of the command.
 type program struct {
@@ -90,6 +91,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	switch {
 	case !p.began:
 		return exitUsage
+	case errors.Is(err, ledger.ErrDamaged):
+		return exitDamaged
 	case errors.Is(err, domain.ErrNotFound):
 		return exitNotFound
 	case errors.Is(err, domain.ErrConflict), errors.Is(err, domain.ErrForbidden):

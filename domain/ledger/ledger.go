@@ -22,6 +22,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -38,6 +39,10 @@ import (
 // ErrConflict is returned by Append when the stream has moved on. It is a
 // [domain.ErrConflict] too.
 var ErrConflict = fmt.Errorf("stream is not at the expected version: %w", domain.ErrConflict)
+
+// ErrDamaged means that a store holds what no append can have left behind. The error
+// that wraps it says where.
+var ErrDamaged = errors.New("damaged")
 
 // A Stream names the history of one aggregate, such as "consent/build:42".
 type Stream string

@@ -64,8 +64,8 @@ func Audit(ctx context.Context, pool *pgxpool.Pool) error {
 				return err
 			}
 		}
-		if h.vkey == "" {
-			return nil // nothing was signed
+		if err := auditPublished(ctx, tx, h); err != nil || h.vkey == "" {
+			return err
 		}
 		v, err := verifier(h.vkey)
 		if err != nil {
@@ -78,6 +78,24 @@ func Audit(ctx context.Context, pool *pgxpool.Pool) error {
 			}
 		}
 	})
+}
+
+// auditPublished returns an [ErrDamaged] unless everything that was published was
+// signed, and everything signed has a key.
+func auditPublished(ctx context.Context, q querier, h head) error {
+	var signed, unsigned bool
+	if err := q.QueryRow(ctx, `
+		select exists (select from tree_checkpoints),
+			exists (select from tree_published p where not exists (select from tree_checkpoints c where c.size = p.size))`).Scan(&signed, &unsigned); err != nil {
+		return fmt.Errorf("read the checkpoints: %w", err)
+	}
+	switch {
+	case unsigned:
+		return damaged("a checkpoint was published that is not among the signed ones")
+	case signed && h.vkey == "":
+		return damaged("checkpoints were signed, and the log has no key")
+	}
+	return nil
 }
 
 // tilesOf returns how many tiles of level 0 a tree has, a partial one included.

@@ -38,12 +38,13 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
+	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/merkle"
 )
 
 // ErrDamaged means that the database holds what this package cannot have left
 // behind. The error that wraps it says where.
-var ErrDamaged = errors.New("the public log is damaged")
+var ErrDamaged = fmt.Errorf("the public log is %w", ledger.ErrDamaged)
 
 // damaged returns an [ErrDamaged].
 func damaged(format string, args ...any) error {
@@ -76,7 +77,10 @@ func lock(ctx context.Context, tx pgx.Tx) (h head, err error) {
 	var root []byte
 	err = tx.QueryRow(ctx, `select coalesce(vkey, ''), position, size, root from tree_head for update`).
 		Scan(&h.vkey, &h.position, &h.size, &root)
-	if err != nil {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return h, damaged("the head of the tree is missing")
+	case err != nil:
 		return h, fmt.Errorf("lock the tree: %w", err)
 	}
 	h.root = domain.Hash(root) // 32 bytes by a constraint of the table, like all hashes

@@ -2,7 +2,6 @@ package kurrentdb
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ import (
 )
 
 // errDamaged means that the database holds what no append can have left behind.
-var errDamaged = errors.New("the log is damaged")
+var errDamaged = fmt.Errorf("the log is %w", ledger.ErrDamaged)
 
 // meta is the metadata of an event.
 type meta struct {

@@ -19,7 +19,7 @@ import (
 const pageSize = 500
 
 // errDamaged means that the log holds what no append can have left behind.
-var errDamaged = errors.New("the log is damaged")
+var errDamaged = fmt.Errorf("the log is %w", ledger.ErrDamaged)
 
 const selectRecords = `select position, stream, version, id, type, time, actor, command, correlation, data, hash from events `
 
@@ -78,7 +78,12 @@ func (l *Log) page(ctx context.Context, sql string, args []any) ([]ledger.Record
 		return nil, unavailable(err)
 	}
 	page, err := pgx.CollectRows(rows, scan)
-	if err != nil {
+	switch failed := (pgx.ScanArgError{}); {
+	case errors.As(err, &failed): // such as a negative version
+		return nil, fmt.Errorf("%w: %w", err, errDamaged)
+	case errors.Is(err, errDamaged):
+		return nil, err
+	case err != nil:
 		return nil, unavailable(err)
 	}
 	return page, nil
@@ -94,6 +99,9 @@ func scan(row pgx.CollectableRow) (r ledger.Record, err error) {
 		return r, err
 	}
 	r.Stream, r.ID, r.Type, r.Time = ledger.Stream(stream), id, domain.Type(typ), at.UTC()
-	r.Hash = domain.Hash(hash) // 32 bytes by a constraint of the table
+	if len(hash) != len(r.Hash) { // for all that a constraint of the table says
+		return r, fmt.Errorf("%s at %d has a hash of %d bytes: %w", r.Stream, r.Version, len(hash), errDamaged)
+	}
+	r.Hash = domain.Hash(hash)
 	return r, nil
 }

@@ -1,0 +1,200 @@
+package replay
+
+import (
+	"slices"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/exam"
+	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// An aggregate is one that a stream tells of.
+type aggregate interface {
+	// add checks one append, and folds it in.
+	add(events []domain.Event, records []ledger.Record) error
+}
+
+// aggregate returns the one whose stream is s, before its first event.
+func (p *Replay) aggregate(s ledger.Stream) aggregate {
+	switch id := s.ID(); s.Category() {
+	case "agent":
+		return &folded[agent.State, agent.Command, agent.Event]{
+			decider: agent.Decider, check: agent.Check,
+			named: func(e agent.Event) bool { r, ok := e.(agent.Registered); return !ok || agent.StreamOf(r.Agent) == s },
+		}
+	case "consent":
+		return &folded[consent.State, consent.Command, consent.Event]{decider: consent.Decider, check: consent.Check, named: nameOfConsent(s)}
+	case "exam":
+		return &folded[exam.State, exam.Command, exam.Event]{
+			decider: exam.Decider, check: exam.Check,
+			named: func(e exam.Event) bool { r, ok := e.(exam.RunRecorded); return !ok || exam.StreamOf(r.Agent) == s },
+		}
+	case "finding":
+		return &folded[finding.State, finding.Command, finding.Event]{
+			decider: finding.Decider, check: finding.Check,
+			named: func(e finding.Event) bool {
+				r, ok := e.(finding.Reached)
+				return !ok || finding.StreamOf(r.Consent) == s
+			},
+		}
+	case "plan":
+		f := &plans{decider: plan.Decider, check: plan.Check, named: nameOfPlan(s)}
+		p.plans[id] = f
+		return f
+	case "shop":
+		return &slot{replay: p, stream: s}
+	case "programme":
+		if s == programme.Stream {
+			return &folded[programme.State, programme.Command, programme.Event]{
+				decider: programme.Decider, check: programme.Check, named: func(programme.Event) bool { return true },
+			}
+		}
+	}
+	return nobody{s}
+}
+
+// nobody is the aggregate of a stream that none of ours has.
+type nobody struct{ stream ledger.Stream }
+
+func (n nobody) add([]domain.Event, []ledger.Record) error {
+	return bad("the service has no stream %q", n.stream)
+}
+
+// plans is the aggregate of a consent's plans.
+type plans = folded[plan.State, plan.Command, plan.Event]
+
+// A folded is an aggregate that needs nothing but its own events.
+type folded[S, C any, E domain.Event] struct {
+	decider domain.Decider[S, C, E]
+	check   func(S, []E) error
+	named   func(E) bool // whether an event is of this stream and no other one
+	state   S
+}
+
+func (f *folded[S, C, E]) add(events []domain.Event, _ []ledger.Record) error {
+	own := make([]E, len(events))
+	for i, e := range events {
+		var ok bool
+		if own[i], ok = e.(E); !ok {
+			return &misfit{i, bad("%s has no place in this stream", e.EventType())}
+		}
+		if !f.named(own[i]) {
+			return &misfit{i, bad("%s tells of what has another stream", e.EventType())}
+		}
+	}
+	if err := f.check(f.state, own); err != nil {
+		return err
+	}
+	for _, e := range own {
+		f.state = f.decider.Evolve(f.state, e)
+	}
+	return nil
+}
+
+func nameOfConsent(s ledger.Stream) func(consent.Event) bool {
+	return func(e consent.Event) bool {
+		switch e := e.(type) {
+		case consent.Granted:
+			return consent.StreamOf(e.Payload.Agent) == s
+		case consent.Refused:
+			return consent.StreamOf(e.Payload.Agent) == s
+		case consent.HostProven, consent.HostLost, consent.Revoked, consent.Ended: // of a consent in force here, or refused
+		}
+		return true
+	}
+}
+
+func nameOfPlan(s ledger.Stream) func(plan.Event) bool {
+	return func(e plan.Event) bool {
+		switch e := e.(type) {
+		case plan.Sealed:
+			return plan.StreamOf(e.Consent) == s
+		case plan.Opened:
+			return plan.StreamOf(e.Consent) == s
+		}
+		return true
+	}
+}
+
+// A slot is the aggregate of a shop.
+type slot struct {
+	replay    *Replay
+	stream    ledger.Stream
+	state     shop.State
+	committed shop.Committed
+	result    shop.Result
+	sealed    []domain.Hash // of the canonical forms of the sealed records, until the reveal
+}
+
+func (s *slot) add(events []domain.Event, records []ledger.Record) error {
+	if _, err := domain.Alone(events); err != nil {
+		return err
+	}
+	e, ok := events[0].(shop.Event)
+	if !ok {
+		return bad("%s has no place in this stream", events[0].EventType())
+	}
+	if err := shop.Check(s.state, []shop.Event{e}); err != nil {
+		return err
+	}
+	switch e := e.(type) {
+	case shop.Committed:
+		if err := s.planned(e); err != nil {
+			return err
+		}
+		s.committed = e
+	case shop.Revealed:
+		if err := s.opens(e); err != nil {
+			return err
+		}
+		s.sealed = nil
+	case shop.Sent, shop.Replied, shop.Judged, shop.Missed, shop.Cancelled:
+		s.sealed = append(s.sealed, domain.Sum(records[0].AppendCanonical(nil)))
+		s.result = s.result.With(e)
+	case shop.Erased:
+	}
+	s.state = shop.Decider.Evolve(s.state, e)
+	return nil
+}
+
+// planned returns nil if the slot commits to what its plan says.
+func (s *slot) planned(e shop.Committed) error {
+	if e.Slot < 0 || e.Slot >= plan.Slots || shop.StreamOf(plan.ShopID(e.Consent, e.Day, uint32(e.Slot))) != s.stream {
+		return bad("slot %d of %s under %s has another stream", e.Slot, domain.DayString(e.Day), e.Consent)
+	}
+	p := s.replay.plans[e.Consent]
+	if p == nil {
+		return bad("no plan of %s was sealed before", e.Consent)
+	}
+	sealed, ok := p.state.Days[e.Day]
+	switch {
+	case !ok:
+		return bad("no plan of %s under %s was sealed before", domain.DayString(e.Day), e.Consent)
+	case sealed.Commits[e.Slot] != e.Commit:
+		return bad("the plan of %s under %s commits to something else in slot %d", domain.DayString(e.Day), e.Consent, e.Slot)
+	}
+	return nil
+}
+
+// opens returns nil if the reveal tells what the sealed records of the stream do.
+func (s *slot) opens(e shop.Revealed) error {
+	var shown []domain.Hash
+	for i := range e.Records {
+		shown = append(shown, domain.Sum(e.Records[i].AppendCanonical(nil)))
+	}
+	switch {
+	case e.Consent != s.committed.Consent, e.Day != s.committed.Day, e.Slot != s.committed.Slot:
+		return bad("it reveals another slot than the one that was committed to")
+	case !slices.Equal(shown, s.sealed):
+		return bad("it does not carry the sealed records of its stream byte for byte")
+	case e.Result != s.result:
+		return bad("its result is not what the sealed records come to")
+	}
+	return nil
+}
