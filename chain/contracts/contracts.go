@@ -4,6 +4,7 @@
 // artifacts. `make contracts` compiles them again, to the same bytes, with the
 // compiler that package-lock.json pins; nothing else here needs it.
 //
+// [BatchResolver] is for the chain that batches are attested on.
 // [Wallet], [Delegate], [WalletFactory] and [IdentityRegistry] are for tests: they
 // do what wallets and registries do on public chains, and have no other merits.
 package contracts
@@ -23,6 +24,11 @@ type Contract struct {
 	ABI      abi.ABI
 	Bytecode []byte // creation code, without the arguments of the constructor
 }
+
+// BatchResolver is the resolver of an EAS schema that takes batches one after the
+// other from one attester. It is constructed with EAS, the attester, and number
+// and root of the batch behind which it goes on.
+func BatchResolver() Contract { return load("BatchResolver") }
 
 // Wallet is an ERC-1271 wallet with one owner.
 func Wallet() Contract { return load("Wallet") }

@@ -125,7 +125,7 @@ type Attestation struct {
 
 // Moment returns when the attestation was made, which is the time of its block.
 func (a Attestation) Moment() time.Time {
-	return time.Unix(int64(min(a.Time, 1<<62)), 0).UTC() //nolint:gosec // bounded
+	return time.Unix(int64(min(a.Time, 1<<62)), 0).UTC()
 }
 
 // UIDWith returns the UID that EAS gives to a, which is not what a.Uid says:

@@ -16,6 +16,7 @@ package batch
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -156,15 +157,15 @@ type Command interface{ batchCommand() }
 
 // Seal asks to settle a batch behind the batch Before, which is nil for the first.
 type Seal struct {
-	Sealed
+	Sealed Sealed
 	Before *State
 }
 
 // Submit asks to take down a signed transaction. Before is the batch before, nil
 // for the first.
 type Submit struct {
-	Submitted
-	Before *State
+	Submitted Submitted
+	Before    *State
 }
 
 // Attest asks to take down that a transaction was mined.
@@ -210,9 +211,9 @@ func decide(s State, c Command) ([]Event, error) {
 	}
 	switch c := c.(type) {
 	case Seal:
-		return seal(s, c)
+		return seal(s, c.Sealed, c.Before)
 	case Submit:
-		return submit(s, c)
+		return submit(s, c.Submitted, c.Before)
 	case Attest:
 		return attest(s, Attested(c))
 	case Finalise:
@@ -229,16 +230,16 @@ func decide(s State, c Command) ([]Event, error) {
 	panic(fmt.Sprintf("batch: unreachable command %T", c))
 }
 
-func seal(s State, c Seal) ([]Event, error) {
+func seal(s State, c Sealed, last *State) ([]Event, error) {
 	if s.Sealed != nil {
-		if *s.Sealed == c.Sealed {
+		if *s.Sealed == c {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("batch %d is sealed with other commits: %w", c.Batch, domain.ErrConflict)
 	}
 	before := Sealed{}
-	if c.Before != nil && c.Before.Sealed != nil {
-		before = *c.Before.Sealed
+	if last != nil && last.Sealed != nil {
+		before = *last.Sealed
 	}
 	switch {
 	case c.Batch != before.Batch+1:
@@ -256,30 +257,28 @@ func seal(s State, c Seal) ([]Event, error) {
 	case c.Chain == 0 || c.Chain > maxNumber || c.LogSize > maxNumber:
 		return nil, fmt.Errorf("batch %d has a number that JSON cannot hold: %w", c.Batch, domain.ErrInvalid)
 	}
-	return []Event{c.Sealed}, nil
+	return []Event{c}, nil
 }
 
-func submit(s State, c Submit) ([]Event, error) {
-	for _, have := range s.Submitted {
-		if have == c.Submitted {
-			return nil, nil
-		}
+func submit(s State, c Submitted, before *State) ([]Event, error) {
+	if slices.Contains(s.Submitted, c) {
+		return nil, nil
 	}
 	switch {
 	case c.Batch != s.Sealed.Batch:
 		return nil, fmt.Errorf("the transaction is of batch %d and not of %d: %w", c.Batch, s.Sealed.Batch, domain.ErrConflict)
 	case s.Attested != nil:
 		return nil, fmt.Errorf("batch %d is attested already: %w", c.Batch, domain.ErrConflict)
-	case c.Batch > 1 && (c.Before == nil || c.Before.Sealed == nil || c.Before.Sealed.Root != s.Sealed.PreviousRoot || c.Before.Attested == nil):
+	case c.Batch > 1 && (before == nil || before.Sealed == nil || before.Sealed.Root != s.Sealed.PreviousRoot || before.Attested == nil):
 		return nil, fmt.Errorf("batch %d is signed after batch %d is attested: %w", c.Batch, c.Batch-1, domain.ErrConflict)
-	case c.RefUID != c.Before.RefUID(s.Sealed.Chain):
+	case c.RefUID != before.RefUID(s.Sealed.Chain):
 		return nil, fmt.Errorf("the attestation of batch %d refers to %s and not to that of the batch before: %w", c.Batch, c.RefUID, domain.ErrConflict)
 	case c.Nonce > maxNumber:
 		return nil, fmt.Errorf("the nonce %d is too large: %w", c.Nonce, domain.ErrInvalid)
-	case len(s.Round) > 0 && !s.Round[0].replacedBy(c.Submitted):
+	case len(s.Round) > 0 && !s.Round[0].replacedBy(c):
 		return nil, fmt.Errorf("batch %d has a transaction with nonce %d under way, which another one can only replace: %w", c.Batch, s.Round[0].Nonce, domain.ErrConflict)
 	}
-	return []Event{c.Submitted}, nil
+	return []Event{c}, nil
 }
 
 // replacedBy reports whether at most one of the two transactions can be mined, and
@@ -335,8 +334,8 @@ func evolve(s State, e Event) State {
 	case Sealed:
 		s.Sealed = &e
 	case Submitted:
-		s.Submitted = append(s.Submitted[:len(s.Submitted):len(s.Submitted)], e)
-		s.Round = append(s.Round[:len(s.Round):len(s.Round)], e)
+		s.Submitted = append(slices.Clip(s.Submitted), e)
+		s.Round = append(slices.Clip(s.Round), e)
 	case Attested:
 		s.Attested = &e
 	case Finalised:

@@ -51,8 +51,8 @@ func state(events ...batch.Event) *batch.State {
 	return &s
 }
 
-func dropped(n uint64, r batch.Reason, uid batch.Word) batch.Dropped {
-	return batch.Dropped{Batch: n, Reason: r, UID: uid}
+func dropped(r batch.Reason, uid batch.Word) batch.Dropped {
+	return batch.Dropped{Batch: 1, Reason: r, UID: uid}
 }
 
 // with returns v as f changes it.
@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 		return batch.Submit{Submitted: with(submitted(n, 1), f), Before: before}
 	}
 	asIs := func(*batch.Submitted) {}
-	reorganised := dropped(1, batch.Reorganised, attested(1, 1).UID)
+	reorganised := dropped(batch.Reorganised, attested(1, 1).UID)
 	other := func(s *batch.Submitted) { s.Tx = batch.Word{2} }
 
 	type events = []batch.Event
@@ -114,7 +114,7 @@ func TestDecide(t *testing.T) {
 		{Name: "submit a transaction of another batch", Given: events{sealed(2)}, When: submit(1, nil, asIs), Err: domain.ErrConflict},
 		{Name: "submit what is attested", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: submit(1, nil, other), Err: domain.ErrConflict},
 		{Name: "submit what is not sealed", When: submit(1, nil, asIs), Err: domain.ErrNotFound},
-		{Name: "submit with another nonce after a drop", Given: events{sealed(1), submitted(1, 1), dropped(1, batch.NonceTaken, batch.Word{})}, When: submit(1, nil, func(s *batch.Submitted) { s.Nonce, s.Tx = 8, batch.Word{2} }), Then: events{with(submitted(1, 2), func(s *batch.Submitted) { s.Nonce = 8 })}},
+		{Name: "submit with another nonce after a drop", Given: events{sealed(1), submitted(1, 1), dropped(batch.NonceTaken, batch.Word{})}, When: submit(1, nil, func(s *batch.Submitted) { s.Nonce, s.Tx = 8, batch.Word{2} }), Then: events{with(submitted(1, 2), func(s *batch.Submitted) { s.Nonce = 8 })}},
 
 		{Name: "attest", Given: events{sealed(1), submitted(1, 1)}, When: batch.Attest(attested(1, 1)), Then: events{attested(1, 1)}},
 		{Name: "attest by a transaction that was replaced", Given: events{sealed(1), submitted(1, 1), submitted(1, 2)}, When: batch.Attest(attested(1, 1)), Then: events{attested(1, 1)}},
@@ -131,8 +131,8 @@ func TestDecide(t *testing.T) {
 		{Name: "finalise another attestation", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: batch.Finalise{Batch: 1, UID: batch.Word{8}}, Err: domain.ErrConflict},
 
 		{Name: "drop what is attested", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: batch.Drop(reorganised), Then: events{reorganised}},
-		{Name: "drop what was submitted", Given: events{sealed(1), submitted(1, 1)}, When: batch.Drop{Batch: 1, Reason: batch.Reverted}, Then: events{dropped(1, batch.Reverted, batch.Word{})}},
-		{Name: "drop again", Given: events{sealed(1), submitted(1, 1), dropped(1, batch.Reverted, batch.Word{})}, When: batch.Drop{Batch: 1, Reason: batch.Reverted}},
+		{Name: "drop what was submitted", Given: events{sealed(1), submitted(1, 1)}, When: batch.Drop{Batch: 1, Reason: batch.Reverted}, Then: events{dropped(batch.Reverted, batch.Word{})}},
+		{Name: "drop again", Given: events{sealed(1), submitted(1, 1), dropped(batch.Reverted, batch.Word{})}, When: batch.Drop{Batch: 1, Reason: batch.Reverted}},
 		{Name: "drop another attestation", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: batch.Drop{Batch: 1, Reason: batch.Reorganised, UID: batch.Word{8}}, Err: domain.ErrConflict},
 		{Name: "drop what is final", Given: events{sealed(1), submitted(1, 1), attested(1, 1), final}, When: batch.Drop(reorganised), Err: domain.ErrConflict},
 		{Name: "drop for no reason", Given: events{sealed(1), submitted(1, 1)}, When: batch.Drop{Batch: 1}, Err: domain.ErrInvalid},

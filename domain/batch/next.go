@@ -110,26 +110,26 @@ type Step interface{ step() }
 
 // The steps.
 type (
-	// Wait: nothing, until the chain shows something else.
+	// Wait is to do nothing until the chain shows something else.
 	Wait struct{}
 
-	// Sign a first transaction, with this nonce and reference, and send it.
+	// Sign is to sign a first transaction, with this nonce and reference, and to send it.
 	Sign struct {
 		Nonce  uint64
 		RefUID Word
 	}
 
-	// Resend the latest transaction, bytes and all.
+	// Resend is to send the latest transaction again, bytes and all.
 	Resend struct{}
 
-	// Raise the fees: sign another transaction that says the same with the same
-	// nonce, and send it.
+	// Raise is to raise the fees: to sign another transaction that says the same with the same
+	// nonce, and to send it.
 	Raise struct {
 		Nonce  uint64
 		RefUID Word
 	}
 
-	// Record what the command says.
+	// Record is to carry out a command on the batch.
 	Record struct{ Command Command }
 )
 

@@ -77,7 +77,7 @@ func TestClose(t *testing.T) {
 	}
 	for _, c := range []batch.Seal{{Sealed: first}, {Sealed: second, Before: state(first)}} {
 		if _, err := batch.Decider.Decide(batch.State{}, c); err != nil {
-			t.Errorf("batch %d cannot be sealed: %v", c.Batch, err)
+			t.Errorf("batch %d cannot be sealed: %v", c.Sealed.Batch, err)
 		}
 	}
 	if _, _, err := batch.Close(nil, chain, schema, nil, 40, domain.Hash{4}); !errors.Is(err, domain.ErrInvalid) {
@@ -116,7 +116,7 @@ func TestNext(t *testing.T) {
 		{"sealed", policy, one, nil, view(func(*batch.View) {}), batch.Sign{Nonce: 7}},
 		{"sealed behind an attested one", policy, events{sealed(2)}, done, view(func(v *batch.View) { v.Nonce = 8 }), batch.Sign{Nonce: 8, RefUID: attested(1, 1).UID}},
 		{"sealed behind one that is not", policy, events{sealed(2)}, sent, view(func(*batch.View) {}), batch.Wait{}},
-		{"sealed behind one that was dropped", policy, events{sealed(2)}, append(done[:3:3], dropped(1, batch.Reorganised, attested(1, 1).UID)), view(func(*batch.View) {}), batch.Wait{}},
+		{"sealed behind one that was dropped", policy, events{sealed(2)}, append(done[:3:3], dropped(batch.Reorganised, attested(1, 1).UID)), view(func(*batch.View) {}), batch.Wait{}},
 		{"in the pool", policy, sent, nil, view(func(*batch.View) {}), batch.Wait{}},
 		{"not in the pool", policy, sent, nil, view(func(v *batch.View) { v.Pooled = false }), batch.Resend{}},
 		{"signed and nothing known of it", policy, sent, nil, view(func(v *batch.View) { v.Pooled, v.Sent = false, time.Time{} }), batch.Resend{}},
@@ -124,7 +124,7 @@ func TestNext(t *testing.T) {
 		{"just mined", policy, sent, nil, mined(101, 1), batch.Wait{}},
 		{"mined and confirmed", policy, sent, nil, mined(102, 1), batch.Record{Command: batch.Attest(attested(1, 1))}},
 		{"mined after it was replaced", policy, append(sent[:2:2], submitted(1, 2)), nil, mined(102, 1), batch.Record{Command: batch.Attest(attested(1, 1))}},
-		{"mined before it was sent again", policy, events{sealed(1), submitted(1, 1), dropped(1, batch.Superseded, batch.Word{})}, nil, mined(102, 1), batch.Record{Command: batch.Attest(attested(1, 1))}},
+		{"mined before it was sent again", policy, events{sealed(1), submitted(1, 1), dropped(batch.Superseded, batch.Word{})}, nil, mined(102, 1), batch.Record{Command: batch.Attest(attested(1, 1))}},
 		{"mined without a receipt yet", policy, sent, nil, view(func(v *batch.View) { v.Nonce, v.Pooled = 8, false }), batch.Wait{}},
 		{"its nonce taken", policy, sent, nil, view(func(v *batch.View) { v.Nonce, v.Settled = 8, 8 }), drop(1, batch.NonceTaken)},
 		{"refused just now", policy, sent, nil, view(func(v *batch.View) { v.Failed, v.Nonce = 99, 8 }), batch.Wait{}},

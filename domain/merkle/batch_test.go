@@ -24,11 +24,11 @@ func keccak(parts ...[]byte) (h domain.Hash) {
 	return h
 }
 
-func hashOf(t testing.TB, s string) domain.Hash {
-	t.Helper()
+func hashOf(tb testing.TB, s string) domain.Hash {
+	tb.Helper()
 	h, err := domain.ParseHash(s)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return h
 }
@@ -54,19 +54,21 @@ func pick(numbers ...int) []domain.Hash {
 	return list
 }
 
-func schemaUID(t testing.TB) domain.Hash {
-	return hashOf(t, "e85ecd4945da63b9dba7113d2e4ad9f4888b43a788b5e3db1215ff4a6b1d9c92")
+func schemaUID(tb testing.TB) domain.Hash {
+	tb.Helper()
+	return hashOf(tb, "e85ecd4945da63b9dba7113d2e4ad9f4888b43a788b5e3db1215ff4a6b1d9c92")
 }
 
-func firstBatch(t testing.TB) domain.Hash {
-	return merkle.BatchID(84532, schemaUID(t), 1, domain.Hash{})
+func firstBatch(tb testing.TB) domain.Hash {
+	tb.Helper()
+	return merkle.BatchID(84532, schemaUID(tb), 1, domain.Hash{})
 }
 
-func batchTree(t testing.TB, id domain.Hash, commits []domain.Hash) *merkle.BatchTree {
-	t.Helper()
+func batchTree(tb testing.TB, id domain.Hash, commits []domain.Hash) *merkle.BatchTree {
+	tb.Helper()
 	tree, err := merkle.NewBatchTree(id, commits)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return tree
 }
