@@ -12,6 +12,7 @@ import (
 	rollup "github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -56,6 +57,8 @@ func applyBatches(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) e
 	switch e := e.(type) {
 	case shop.Committed:
 		return addCommit(ctx, tx, r, e.Commit)
+	case seal.Sealed:
+		return addCommit(ctx, tx, r, e.Root)
 	case rollup.Sealed:
 		return sealBatch(ctx, tx, r, e)
 	case rollup.Submitted:

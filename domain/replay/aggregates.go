@@ -11,6 +11,7 @@ import (
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -47,6 +48,14 @@ func (p *Replay) aggregate(s ledger.Stream) aggregate {
 		f := &plans{decider: plan.Decider, check: plan.Check, named: nameOfPlan(s)}
 		p.plans[id] = f
 		return f
+	case "seal":
+		return &folded[seal.State, seal.Command, seal.Event]{
+			decider: seal.Decider, check: seal.Check,
+			named: func(e seal.Event) bool {
+				sealed, ok := e.(seal.Sealed)
+				return !ok || seal.StreamOf(sealed.Consent) == s
+			},
+		}
 	case "shop":
 		return &slot{replay: p, stream: s}
 	case "programme":
