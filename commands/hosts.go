@@ -29,7 +29,8 @@ type Hosts interface {
 }
 
 // ErrStopped is the error of a host that wants no tasks.
-var ErrStopped = fmt.Errorf("its host wants no tasks, with stop in /.well-known/karatum-mystery.json: %w", domain.ErrForbidden)
+var ErrStopped = domain.WithCode(domain.HostStopped,
+	fmt.Errorf("its host wants no tasks, with stop in /.well-known/karatum-mystery.json: %w", domain.ErrForbidden))
 
 // proofTimeout bounds the question to one host. The host itself has ten seconds.
 const proofTimeout = 15 * time.Second
@@ -46,13 +47,13 @@ func (s *Service) Proofs(ctx context.Context, known agent.State, p consent.Paylo
 			defer cancel()
 			switch err := s.Hosts.Prove(ctx, e.URL, p.Owner); {
 			case errors.Is(err, ErrStopped):
-				proofs[i].Reason, proofs[i].Stopped = domain.Sentence(ErrStopped), true
+				proofs[i].Reason, proofs[i].Cause = domain.Sentence(ErrStopped), consent.HostStopped
 			case known.VerifiedFor(e.URL):
 				proofs[i].Method = consent.ByIdentity
 			case err == nil:
 				proofs[i].Method = consent.ByDocument
 			case errors.Is(err, domain.ErrForbidden), errors.Is(err, domain.ErrInvalid):
-				proofs[i].Reason = domain.Sentence(err)
+				proofs[i].Reason, proofs[i].Cause = domain.Sentence(err), consent.HostCause(err)
 			default:
 				proofs[i].Reason, proofs[i].Unknown = "/.well-known/karatum-mystery.json at its host could not be read", true
 			}

@@ -27,21 +27,21 @@ func (o oracle) Prove(_ context.Context, endpoint string, _ eip191.Address) erro
 func TestProofs(t *testing.T) {
 	t.Parallel()
 	const unread = "/.well-known/karatum-mystery.json at its host could not be read"
-	stopped := consent.Proof{Reason: domain.Sentence(commands.ErrStopped), Stopped: true}
+	stopped := consent.Proof{Reason: domain.Sentence(commands.ErrStopped), Cause: consent.HostStopped}
 	for name, tt := range map[string]struct {
 		says               error
 		verified, declared consent.Proof
 	}{
 		"lists the owner": {nil, consent.Proof{Method: consent.ByIdentity}, consent.Proof{Method: consent.ByDocument}},
 		"does not": {
-			fmt.Errorf("its host has no document: %w", domain.ErrForbidden),
+			domain.WithCode(domain.ProofMissing, fmt.Errorf("its host has no document: %w", domain.ErrForbidden)),
 			consent.Proof{Method: consent.ByIdentity},
-			consent.Proof{Reason: "its host has no document"},
+			consent.Proof{Reason: "its host has no document", Cause: consent.ProofMissing},
 		},
 		"may not be reached": {
 			fmt.Errorf("it is not a public address: %w", domain.ErrInvalid),
 			consent.Proof{Method: consent.ByIdentity},
-			consent.Proof{Reason: "it is not a public address"},
+			consent.Proof{Reason: "it is not a public address", Cause: consent.HostUnproven},
 		},
 		"does not answer": {
 			fmt.Errorf("no route to its address: %w", domain.ErrUnavailable),

@@ -25,10 +25,16 @@ const (
 	NoCertificate      Code = "no-certificate"
 	NotRegistered      Code = "not-registered"
 	OwnerChanged       Code = "owner-changed"
+	OwnerNotListed     Code = "owner-not-listed"    // the host's document names others
 	OwnerNonceMissing  Code = "owner-nonce-missing" // a contract wallet has to commit to one
 	OwnerNonceMismatch Code = "owner-nonce-mismatch"
 	PayloadChanged     Code = "payload-changed" // not the one that was issued
 	PaymentRules       Code = "payment-rules"
+	PrivateAddress     Code = "private-address"  // a host is not on the public internet
+	ProofMalformed     Code = "proof-malformed"  // the host's document is not what it should be
+	ProofMissing       Code = "proof-missing"    // the host has no document
+	ProofRedirected    Code = "proof-redirected" // it leads to another host
+	ProofTooLarge      Code = "proof-too-large"
 	WrongChain         Code = "wrong-chain"
 	WrongDomain        Code = "wrong-domain"
 	WrongSigner        Code = "wrong-signer"

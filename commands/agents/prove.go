@@ -75,9 +75,10 @@ func (h Hosts) Prove(ctx context.Context, endpoint string, owner eip191.Address)
 	case w.Silent:
 		return fmt.Errorf("the host proof of %s could not be read, %s: %w", u.Host, w.Fault, domain.ErrUnavailable)
 	case w.Fault != "":
-		return fmt.Errorf("%s: %w", w.Fault, domain.ErrForbidden)
+		return domain.WithCode(w.Code, fmt.Errorf("%s: %w", w.Fault, domain.ErrForbidden))
 	case !slices.Contains(w.Owners, owner):
-		return fmt.Errorf("%s at its host does not list %s: %w", proofPath, owner, domain.ErrForbidden)
+		return domain.WithCode(domain.OwnerNotListed,
+			fmt.Errorf("%s at its host does not list %s: %w", proofPath, owner, domain.ErrForbidden))
 	}
 	return nil
 }
@@ -87,6 +88,7 @@ type word struct {
 	Owners []eip191.Address `json:"owners,omitempty"`
 	Stop   bool             `json:"stop,omitempty"`
 	Fault  string           `json:"fault,omitempty"`  // why it proves nothing: words of ours alone, unless Silent
+	Code   domain.Code      `json:"code,omitempty"`   // of Fault
 	Silent bool             `json:"silent,omitempty"` // it could not be asked, which proves nothing either way
 }
 
@@ -139,32 +141,36 @@ func unread(err error) word {
 	switch {
 	case e.Status >= http.StatusInternalServerError: // whatever its page is like
 	case e.Code == TooLarge:
-		return faulty("%s at its host is longer than %d bytes", proofPath, maxProof)
+		return faulty(domain.ProofTooLarge, "%s at its host is longer than %d bytes", proofPath, maxProof)
 	case e.Code == PrivateAddress:
-		return faulty("its host leads to an address that is not public")
-	case e.Code == UnsupportedTransport, e.Code == Protocol:
-		return faulty("%s at its host leads to another host, or is not encoded as it says", proofPath)
+		return faulty(domain.PrivateAddress, "its host leads to an address that is not public")
+	case e.Code == UnsupportedTransport:
+		return faulty(domain.ProofRedirected, "%s at its host leads to another host", proofPath)
+	case e.Code == Protocol:
+		return faulty(domain.ProofMalformed, "%s at its host is not encoded as it says, or leads on and on", proofPath)
 	}
 	return word{Silent: true, Fault: e.Reason}
 }
 
-func faulty(format string, args ...any) word { return word{Fault: fmt.Sprintf(format, args...)} }
+func faulty(code domain.Code, format string, args ...any) word {
+	return word{Fault: fmt.Sprintf(format, args...), Code: code}
+}
 
 func wordOf(doc *Document) word {
 	switch doc.Status {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusGone:
-		return faulty("its host has no %s", proofPath)
+		return faulty(domain.ProofMissing, "its host has no %s", proofPath)
 	default:
 		return word{Silent: true, Fault: fmt.Sprintf("HTTP %d", doc.Status)}
 	}
 	t, _, err := mime.ParseMediaType(doc.Header.Get("Content-Type"))
 	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") {
-		return faulty("%s at its host is not served as application/json", proofPath)
+		return faulty(domain.ProofMalformed, "%s at its host is not served as application/json", proofPath)
 	}
 	members, err := openObject(doc.Body)
 	if err != nil {
-		return faulty("%s at its host is not one JSON object without repeated names", proofPath)
+		return faulty(domain.ProofMalformed, "%s at its host is not one JSON object without repeated names", proofPath)
 	}
 	var w word
 	// Whoever writes "yes" or 1 means it.
@@ -173,7 +179,7 @@ func wordOf(doc *Document) word {
 	}
 	var owners []string
 	if raw, ok := members["owners"]; ok && json.Unmarshal(raw, &owners) != nil {
-		w.Fault = "owners in " + proofPath + " at its host is not a list of addresses"
+		w.Fault, w.Code = "owners in "+proofPath+" at its host is not a list of addresses", domain.ProofMalformed
 		return w
 	}
 	w.Owners = addresses(owners)

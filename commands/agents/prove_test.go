@@ -100,6 +100,20 @@ func zipped(t *testing.T, body string) http.HandlerFunc {
 	}
 }
 
+// codes are those of refusals, by what they say.
+var codes = map[string]domain.Code{
+	"does not list":                  domain.OwnerNotListed,
+	"has no /.well-known":            domain.ProofMissing,
+	"leads on and on":                domain.ProofMalformed,
+	"leads to another host":          domain.ProofRedirected,
+	"longer than 65536 bytes":        domain.ProofTooLarge,
+	"not a list":                     domain.ProofMalformed,
+	"not encoded as it says":         domain.ProofMalformed,
+	"not one JSON object":            domain.ProofMalformed,
+	"not public":                     domain.PrivateAddress,
+	"not served as application/json": domain.ProofMalformed,
+}
+
 func TestProve(t *testing.T) {
 	t.Parallel()
 	listed := `{"owners":["` + owner.String() + `"]}`
@@ -180,7 +194,7 @@ func TestProve(t *testing.T) {
 		}, domain.ErrForbidden, "not public"},
 		{"redirects without end", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/at/"+strings.Repeat("x", len(r.URL.Path)), http.StatusFound)
-		}, domain.ErrForbidden, "leads to another host"},
+		}, domain.ErrForbidden, "leads on and on"},
 		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, domain.ErrUnavailable, "could not be read"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -189,6 +203,9 @@ func TestProve(t *testing.T) {
 			err := hostsOf(agents.Loopback(time.Now, nil)).Prove(t.Context(), s.URL+"/some/agent?x=1", owner)
 			if !errors.Is(err, test.want) || err != nil && !strings.Contains(domain.Sentence(err), test.says) {
 				t.Errorf("Prove = %v, want %v that says %q", err, test.want, test.says)
+			}
+			if code := codes[test.says]; errors.Is(err, domain.ErrForbidden) && code != "" && domain.CodeOf(err) != code {
+				t.Errorf("Prove has code %q, want %q", domain.CodeOf(err), code)
 			}
 			if stopped := errors.Is(err, commands.ErrStopped); stopped != errors.Is(test.want, commands.ErrStopped) {
 				t.Errorf("Prove = %v, stopped: %t", err, stopped)

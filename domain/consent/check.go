@@ -3,7 +3,6 @@ package consent
 import (
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
@@ -88,17 +87,17 @@ func (s State) checkRefused(e Refused) error {
 	if err != nil {
 		return err
 	}
-	causes := []Cause{OtherOwner, Uncertified, AlreadyActive, HostUnproven, HostStopped}
+	_, known := refusals[e.Cause]
 	switch {
 	case e.Consent != plan.ConsentID(e.Payload.Nonce):
 		return fmt.Errorf("consent %s has the nonce of %s: %w", e.Consent, plan.ConsentID(e.Payload.Nonce), domain.ErrInvalid)
 	case !reflect.DeepEqual(sig, e.Signature), verified != e.Verified:
 		return invalid("the signature is not kept in its one form")
-	case !slices.Contains(causes, e.Cause), e.Reason == "":
+	case !known, e.Reason == "":
 		return invalid("a refusal has a cause and a reason, and not cause %q and reason %q", e.Cause, e.Reason)
 	case e.Cause == AlreadyActive && s.Active == "":
 		return invalid("no consent was in force that could stand in the way")
-	case (e.Cause == HostUnproven || e.Cause == HostStopped) && s.Active != "":
+	case e.Cause.ofHost() && s.Active != "":
 		return invalid("a consent was in force, so no host was asked")
 	}
 	return nil

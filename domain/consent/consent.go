@@ -67,26 +67,58 @@ const (
 	OtherOwner    Cause = "owner_changed"   // the agent is not the signer's any more
 	Uncertified   Cause = "no_certificate"  // the agent holds none and is no demo
 	AlreadyActive Cause = "active_consent"  // the agent has a consent in force
-	HostUnproven  Cause = "host_not_proven" // an endpoint is not shown to be the owner's
-	HostStopped   Cause = "host_stopped"    // the host of an endpoint wants no tasks
+	HostUnproven  Cause = "host_not_proven" // an endpoint is not shown to be the owner's, for a reason of its own
+
+	// Causes of a host whose word is no proof.
+	HostStopped     Cause = "host_stopped"     // it wants no tasks
+	OwnerNotListed  Cause = "owner_not_listed" // its document names others
+	PrivateAddress  Cause = "private_address"  // it is not on the public internet
+	ProofMalformed  Cause = "proof_malformed"  // its document is not what it should be
+	ProofMissing    Cause = "proof_missing"    // it has none
+	ProofRedirected Cause = "proof_redirected" // its document is said to be at another host
+	ProofTooLarge   Cause = "proof_too_large"
 )
+
+// refusals are the codes and kinds of all causes.
+var refusals = map[Cause]struct {
+	code domain.Code
+	kind error
+}{
+	OtherOwner:      {domain.OwnerChanged, domain.ErrForbidden},
+	Uncertified:     {domain.NoCertificate, domain.ErrForbidden},
+	AlreadyActive:   {domain.ActiveConsent, domain.ErrConflict},
+	HostUnproven:    {domain.HostNotProven, domain.ErrInvalid},
+	HostStopped:     {domain.HostStopped, domain.ErrForbidden},
+	OwnerNotListed:  {domain.OwnerNotListed, domain.ErrInvalid},
+	PrivateAddress:  {domain.PrivateAddress, domain.ErrInvalid},
+	ProofMalformed:  {domain.ProofMalformed, domain.ErrInvalid},
+	ProofMissing:    {domain.ProofMissing, domain.ErrInvalid},
+	ProofRedirected: {domain.ProofRedirected, domain.ErrInvalid},
+	ProofTooLarge:   {domain.ProofTooLarge, domain.ErrInvalid},
+}
+
+// HostCause returns the cause that the error of a host proof is by its code.
+func HostCause(err error) Cause {
+	code := domain.CodeOf(err)
+	for cause, r := range refusals {
+		if r.code == code && cause.ofHost() {
+			return cause
+		}
+	}
+	return HostUnproven
+}
+
+// ofHost reports whether a host was asked before c was known.
+func (c Cause) ofHost() bool { return c != OtherOwner && c != Uncertified && c != AlreadyActive }
 
 // Err returns the refusal as an error, of the kind and with the code that its
 // cause has.
 func (e Refused) Err() error {
-	code, kind := domain.HostNotProven, domain.ErrInvalid
-	switch e.Cause {
-	case OtherOwner:
-		code, kind = domain.OwnerChanged, domain.ErrForbidden
-	case Uncertified:
-		code, kind = domain.NoCertificate, domain.ErrForbidden
-	case AlreadyActive:
-		code, kind = domain.ActiveConsent, domain.ErrConflict
-	case HostStopped:
-		code, kind = domain.HostStopped, domain.ErrForbidden
-	case HostUnproven:
+	r, ok := refusals[e.Cause]
+	if !ok {
+		r = refusals[HostUnproven]
 	}
-	return domain.WithCode(code, fmt.Errorf("%s: %w", e.Reason, kind))
+	return domain.WithCode(r.code, fmt.Errorf("%s: %w", e.Reason, r.kind))
 }
 
 // A ProofMethod says how a host was shown to belong to the owner.
@@ -209,7 +241,7 @@ type Proof struct {
 	Method  ProofMethod // "" if not proven
 	Reason  string      // why not
 	Unknown bool        // the host could not be asked, which proves neither
-	Stopped bool        // the host wants no tasks, whoever owns it
+	Cause   Cause       // of the refusal that it means for a grant
 }
 
 // CheckHosts asks to record what the host proofs of the active consent are now.
@@ -366,17 +398,20 @@ func grant(s State, c Grant) ([]Event, error) {
 	}
 	events := []Event{Granted{id, c.Payload, sig, verified, c.Owned.At, c.OwnerNonce}}
 	var reasons []string
-	cause := HostUnproven
+	var cause Cause // the first, but that a host wants no tasks comes before all others
 	for i, p := range c.Proofs {
-		if p.Stopped {
-			cause = HostStopped
-		}
 		if p.Method == "" {
+			if cause == "" || p.Cause == HostStopped {
+				cause = p.Cause
+			}
 			reasons = append(reasons, fmt.Sprintf("endpoint %s (%s) is not proven: %s", EndpointID(i), c.Payload.Endpoints[i].URL, p.Reason))
 		}
 		events = append(events, HostProven{Consent: id, Endpoint: EndpointID(i), Method: p.Method})
 	}
 	if len(reasons) > 0 {
+		if cause == "" {
+			cause = HostUnproven
+		}
 		return refuse(cause, strings.Join(reasons, "; "))
 	}
 	return events, nil

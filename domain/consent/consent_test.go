@@ -214,7 +214,7 @@ func TestDecide(t *testing.T) {
 			g.Proofs = []consent.Proof{byIdentity, unproven}
 		}), Then: events{refused}},
 		{Name: "grant on a host that wants no tasks", When: with(good, func(g *consent.Grant) {
-			g.Proofs = []consent.Proof{unproven, {Reason: "its host wants none", Stopped: true}}
+			g.Proofs = []consent.Proof{unproven, {Reason: "its host wants none", Cause: consent.HostStopped}}
 		}), Then: events{refusal(consent.HostStopped,
 			"endpoint ep_0 (https://agent.example/a2a) is not proven: the host's document does not list the owner; "+
 				"endpoint ep_1 (https://tools.agent.example:8443/mcp) is not proven: its host wants none")}},
@@ -465,8 +465,18 @@ func TestRefusedErr(t *testing.T) {
 		consent.AlreadyActive: {domain.ActiveConsent, domain.ErrConflict},
 		consent.HostUnproven:  {domain.HostNotProven, domain.ErrInvalid},
 		consent.HostStopped:   {domain.HostStopped, domain.ErrForbidden},
+
+		consent.OwnerNotListed:  {domain.OwnerNotListed, domain.ErrInvalid},
+		consent.PrivateAddress:  {domain.PrivateAddress, domain.ErrInvalid},
+		consent.ProofMalformed:  {domain.ProofMalformed, domain.ErrInvalid},
+		consent.ProofMissing:    {domain.ProofMissing, domain.ErrInvalid},
+		consent.ProofRedirected: {domain.ProofRedirected, domain.ErrInvalid},
+		consent.ProofTooLarge:   {domain.ProofTooLarge, domain.ErrInvalid},
 	} {
 		err := consent.Refused{Cause: cause, Reason: "such is life"}.Err()
+		if host := consent.HostCause(err); host != cause && (cause == consent.HostUnproven || host != consent.HostUnproven) {
+			t.Errorf("HostCause of %s = %s", cause, host)
+		}
 		if domain.CodeOf(err) != want.code || !errors.Is(err, want.kind) || domain.Sentence(err) != "such is life" {
 			t.Errorf("Err() of %s = %v with code %q, want %s", cause, err, domain.CodeOf(err), want.code)
 		}
