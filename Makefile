@@ -15,7 +15,7 @@ BENCH_FLAGS ?=
 FUZZTIME    ?= 10s
 FUZZ_PACKAGES ?= ./...
 COUNT       ?= 3
-TIMEOUT     ?= 20m
+TIMEOUT     ?= 40m
 
 # A checkout that belongs to another user has no history that Go would read.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
