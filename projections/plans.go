@@ -48,7 +48,7 @@ func applyPlans(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) err
 				return err
 			}
 		}
-		// A day without a plan is opened all the same.
+		// Opened without a plan: the operator was late.
 		return tx.Exec(ctx, `
 			insert into plans (consent, day, opened, opened_at) values ($1, $2, $3, $4)
 			on conflict (consent, day) do update set opened = $3, opened_at = $4`,
