@@ -12,6 +12,7 @@ import (
 	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/migrations/pgtest"
 	"github.com/karatum/mystery/projections"
@@ -41,6 +42,7 @@ func TestBatches(t *testing.T) {
 	id := grant(t, &h, house, "batches")
 	one, two := newDay(id, 20514), newDay(id, 20515)
 	one.seal(t, &h)
+	h.add(t, seal.StreamOf(id), seal.Sealed{Consent: id, Hour: seal.FirstHour(20514), Root: hash("a seal")})
 	two.seal(t, &h)
 	h.add(t, shop.StreamOf("twin"), shop.Committed{Consent: id, Day: 20516, Commit: one.commit(3)}) // is in no batch again
 	runner := runnerOn(t, pool, &h, projections.All()...)
@@ -61,9 +63,11 @@ func TestBatches(t *testing.T) {
 			t.Fatal(err)
 		} else if c, ok := e.(shop.Committed); ok && r.Stream != shop.StreamOf("twin") {
 			want = append(want, batch.Open{Commit: c.Commit, Index: uint64(i), Time: r.Time})
+		} else if s, ok := e.(seal.Sealed); ok {
+			want = append(want, batch.Open{Commit: s.Root, Index: uint64(i), Time: r.Time})
 		}
 	}
-	if diff := cmp.Diff(want, open); diff != "" || len(open) != 48 {
+	if diff := cmp.Diff(want, open); diff != "" || len(open) != 49 {
 		t.Fatalf("%d open commits (-want +got):\n%s", len(open), diff)
 	}
 	if got, err := reader.OpenCommits(t.Context(), open[5].Index, 100); err != nil || len(got) != 5 {

@@ -214,9 +214,16 @@ func (s *stage) surface(t *testing.T, consents map[string]consent.Payload) map[s
 			paths = append(paths, shop, shop+"/verify")
 		}
 	}
+	return s.answers(t, "/v1/mystery", paths, func(_ string, body []byte) string { return string(body) })
+}
+
+// answers asks for each path below root and returns all that comes but what differs
+// from one request to the next. view says what of a body counts.
+func (s *stage) answers(t *testing.T, root string, paths []string, view func(path string, body []byte) string) map[string]string {
+	t.Helper()
 	answers := make(map[string]string)
 	for _, path := range paths {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.api.base+"/v1/mystery"+path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.api.base+root+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +242,7 @@ func (s *stage) surface(t *testing.T, consents map[string]consent.Payload) map[s
 		if err := res.Header.Write(&head); err != nil {
 			t.Fatal(err)
 		}
-		answers[path] = res.Status + "\n" + head.String() + "\n" + string(body)
+		answers[path] = res.Status + "\n" + head.String() + "\n" + view(path, body)
 	}
 	return answers
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -39,30 +37,7 @@ func (s *stage) publicLog(t *testing.T) map[string]string {
 		}
 		paths = append(paths, fmt.Sprintf("/ledger/tile/%d/%03d.p/%d", id.Level, id.Index, widths[i]))
 	}
-	answers := make(map[string]string)
-	for _, path := range paths {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.api.base+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Header.Del("Date")
-		res.Header.Del("X-Request-Id")
-		var head strings.Builder
-		if err := res.Header.Write(&head); err != nil {
-			t.Fatal(err)
-		}
-		answers[path] = res.Status + "\n" + head.String() + "\n" + blind(t, path, body)
-	}
-	return answers
+	return s.answers(t, "", paths, func(path string, body []byte) string { return blind(t, path, body) })
 }
 
 // derived matches hashes and signatures, in hex or base64.
