@@ -27,6 +27,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+
 require (
 	dario.cat/mergo v1.0.1 // indirect
 	filippo.io/torchwood v0.6.1

@@ -496,7 +496,7 @@ func TestRevealed(t *testing.T) {
 	// The event is served byte for byte, so its hash can be checked.
 	body := w.do(http.MethodGet, root+"/shops/"+d.shop(text), "").body
 	var exact []byte
-	for r, err := range w.log.Stream(t.Context(), shop.StreamOf(d.shop(text))) {
+	for r, err := range w.log.Stream(t.Context(), shop.StreamOf(d.shop(text)), 0) {
 		w.ok(err)
 		exact = r.Data
 	}

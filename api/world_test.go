@@ -327,7 +327,7 @@ type day struct {
 func (w *world) seal(id string, ref agent.Ref) day {
 	w.t.Helper()
 	var granted consent.Granted
-	for r, err := range w.log.Stream(w.t.Context(), consent.StreamOf(ref)) {
+	for r, err := range w.log.Stream(w.t.Context(), consent.StreamOf(ref), 0) {
 		w.ok(err)
 		e, err := commands.Catalog().Decode(r.Type, r.Data)
 		w.ok(err)
@@ -377,7 +377,7 @@ func (d day) reveal(slot int, result shop.Result) {
 		Endpoint: "ep_0", SourceAddresses: []string{"192.0.2.1"}, SendAt: int64(d.day) * 86400, Prompt: "<feet> & miles?",
 		Result: result, Records: []ledger.Record{},
 	}
-	for r, err := range d.log.Stream(d.t.Context(), shop.StreamOf(d.shop(slot))) {
+	for r, err := range d.log.Stream(d.t.Context(), shop.StreamOf(d.shop(slot)), 0) {
 		d.ok(err)
 		if r.Version > 1 {
 			e.Records = append(e.Records, r)

@@ -40,6 +40,10 @@ type Service struct {
 	Gate    Gate
 	Chain   uint64 // where contract wallets are asked; 0 is HomeChain
 	Chains  Chains // nil: there is no node of any chain
+
+	// Histories saves reading again what was read before; nil: nothing is kept. It
+	// must see one log only.
+	Histories *Histories
 }
 
 // Catalog returns the catalog of every event of the ledger.
@@ -201,6 +205,7 @@ func carryOut[S, C any, E domain.Event](
 		if err == nil {
 			return decided, nil
 		}
+		s.Histories.forget(stream) // what is known of it may be what is wrong
 		if !errors.Is(err, ledger.ErrConflict) {
 			return nil, err
 		}
@@ -208,36 +213,6 @@ func carryOut[S, C any, E domain.Event](
 			return nil, fmt.Errorf("others changed this in every one of %d attempts; send the same again: %w", maxAttempts, domain.ErrConflict)
 		}
 	}
-}
-
-// A history is a stream folded into what deciding needs.
-type history[S, E any] struct {
-	state   S
-	version uint64
-	before  []E // what the command asked about has appended already
-}
-
-func load[S, C any, E domain.Event](
-	ctx context.Context, s *Service, d domain.Decider[S, C, E], stream ledger.Stream, command string,
-) (h history[S, E], err error) {
-	for r, err := range s.Log.Stream(ctx, stream) {
-		if err != nil {
-			return h, err
-		}
-		decoded, err := s.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			return h, err
-		}
-		e, ok := decoded.(E)
-		if !ok {
-			return h, fmt.Errorf("%s in stream %s: %w", r.Type, stream, domain.ErrUnknownType)
-		}
-		h.state, h.version = d.Evolve(h.state, e), r.Version
-		if command != "" && r.Cause.Command == command {
-			h.before = append(h.before, e)
-		}
-	}
-	return h, nil
 }
 
 // ShopState returns where a slot stands now.

@@ -177,6 +177,7 @@ func emptyWorld() *world {
 	w.Service = &commands.Service{
 		Log: w.log, Catalog: commands.Catalog(), Now: func() time.Time { return w.now }, Rand: rand.Reader,
 		Secrets: commands.Keyring{domain.Sum([]byte("operator secret"))}, Domain: site, Hosts: w.hosts, Gate: w.gate,
+		Histories: commands.NewHistories(),
 	}
 	return w
 }

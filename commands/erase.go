@@ -20,7 +20,7 @@ type Bodies interface {
 // does not know what became of a call makes it again. It returns [domain.ErrConflict]
 // for a slot that is not revealed or had no reply.
 func (s *Service) Erase(ctx context.Context, m ledger.Meta, id, reason string, from Bodies) error {
-	for r, err := range s.Log.Stream(ctx, shop.StreamOf(id)) {
+	for r, err := range s.Log.Stream(ctx, shop.StreamOf(id), 0) {
 		if err != nil {
 			return err
 		}

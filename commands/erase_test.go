@@ -76,7 +76,7 @@ func TestErase(t *testing.T) {
 	}
 	var last domain.Event
 	n := 0
-	for r, err := range log.Stream(t.Context(), shop.StreamOf("revealed")) {
+	for r, err := range log.Stream(t.Context(), shop.StreamOf("revealed"), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func TestDayWithoutPlan(t *testing.T) {
 		t.Errorf("the finding counts %d missed, want the %d that were never planned and %d that were late", got, opened.Count, late)
 	}
 	for slot := range uint32(plan.Slots) {
-		for r, err := range s.prog.Service.Log.Stream(t.Context(), shop.StreamOf(plan.ShopID(id, unplanned, slot))) {
+		for r, err := range s.prog.Service.Log.Stream(t.Context(), shop.StreamOf(plan.ShopID(id, unplanned, slot)), 0) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,7 @@ func TestDayWithoutPlan(t *testing.T) {
 // opens returns the days of a consent that were opened.
 func opens(t *testing.T, s *stage, id string) (days []plan.Opened) {
 	t.Helper()
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), plan.StreamOf(id)) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), plan.StreamOf(id), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func opens(t *testing.T, s *stage, id string) (days []plan.Opened) {
 
 func lastFinding(t *testing.T, s *stage, id string) (f finding.Reached) {
 	t.Helper()
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), finding.StreamOf(id)) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), finding.StreamOf(id), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestStalledAgentHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := 0
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), stalled) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), stalled, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

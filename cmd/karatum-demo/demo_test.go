@@ -496,7 +496,7 @@ func (s *stage) auditRecords(t *testing.T, id string, e shop.Revealed, reply *pu
 		}
 	}
 	var chain []ledger.Record
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), shop.StreamOf(id)) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), shop.StreamOf(id), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -550,7 +550,7 @@ func TestSurfaceOfOpenedDays(t *testing.T) {
 	s, consents := open(t, "23")
 	p := consents["steady"]
 	var observed domain.Hash
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), agent.StreamOf(p.Agent)) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), agent.StreamOf(p.Agent), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -667,7 +667,7 @@ func TestNeverTwice(t *testing.T) {
 	s.days(t, 6)
 
 	var kinds []domain.Type
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), lost) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), lost, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

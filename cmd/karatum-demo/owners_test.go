@@ -49,7 +49,7 @@ func (r *registry) OwnerOf(_ context.Context, t agent.Token) (agent.Ownership, e
 // ends returns when and why the consents of an agent ended.
 func (s *stage) ends(t *testing.T, ref agent.Ref) (at time.Time, ended []consent.EndReason) {
 	t.Helper()
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), consent.StreamOf(ref)) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), consent.StreamOf(ref), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestLostCertificateEndsConsent(t *testing.T) {
 
 func (s *stage) version(t *testing.T, stream ledger.Stream) (n uint64) {
 	t.Helper()
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), stream) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), stream, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

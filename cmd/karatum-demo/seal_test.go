@@ -41,7 +41,7 @@ func TestSeals(t *testing.T) {
 func (s *stage) seals(t *testing.T, id string) map[uint64]ledger.Record {
 	t.Helper()
 	seals := make(map[uint64]ledger.Record)
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), seal.StreamOf(id)) {
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), seal.StreamOf(id), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func (s *stage) pins(t *testing.T, id string, first uint32, seals map[uint64]led
 		stream := shop.StreamOf(plan.ShopID(id, day, slot))
 		var last domain.Hash
 		var at time.Time
-		for r, err := range s.prog.Service.Log.Stream(t.Context(), stream) {
+		for r, err := range s.prog.Service.Log.Stream(t.Context(), stream, 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -325,7 +325,7 @@ func (w *Worker) markAgain(ctx context.Context, id string, s plan.Slot, slot Slo
 // answered returns whether the reply of a shop is an answer, and what its task was
 // completed with.
 func (w *Worker) answered(ctx context.Context, id string) (answer bool, filled task.Filled, err error) {
-	for r, err := range w.Service.Log.Stream(ctx, shop.StreamOf(id)) {
+	for r, err := range w.Service.Log.Stream(ctx, shop.StreamOf(id), 0) {
 		if err != nil {
 			return false, filled, err
 		}

@@ -275,7 +275,7 @@ func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, i
 		Prompt: s.Task.Prompt, Ask: s.Task.Ask, Expected: s.Task.Expected,
 		Records: []ledger.Record{},
 	}
-	for rec, err := range w.Service.Log.Stream(ctx, shop.StreamOf(id)) {
+	for rec, err := range w.Service.Log.Stream(ctx, shop.StreamOf(id), 0) {
 		if err != nil {
 			return Slot{}, err
 		}

@@ -102,8 +102,9 @@ type Log interface {
 	// became of a call makes it again.
 	Append(ctx context.Context, s Stream, version uint64, m Meta, events ...domain.Event) error
 
-	// Stream yields the records of one stream by version.
-	Stream(ctx context.Context, s Stream) iter.Seq2[Record, error]
+	// Stream yields the records of one stream that lie behind a version, by version;
+	// 0 yields all of them. Behind the last there is nothing, which is no error.
+	Stream(ctx context.Context, s Stream, version uint64) iter.Seq2[Record, error]
 
 	// After yields what lies behind a position, by position, up to the present end.
 	// Nothing may appear later at a place that a reader has passed: one that goes

@@ -153,7 +153,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	}
 	p.Service = &commands.Service{
 		Log: p.ledger, Catalog: catalog, Now: p.Now, Rand: &lockedReader{r: random},
-		Domain: signedDomain, Hosts: p.hosts(o), Gate: gate,
+		Domain: signedDomain, Hosts: p.hosts(o), Gate: gate, Histories: commands.NewHistories(),
 	}
 	if p.Service.Secrets, err = p.openSecrets(ctx, o.Secrets); err != nil {
 		return p, err

@@ -323,7 +323,7 @@ func TestNotFoundIsNotEmpty(t *testing.T) {
 
 	strike(3)
 	n := 0
-	for _, err := range log.Stream(t.Context(), "a/1") {
+	for _, err := range log.Stream(t.Context(), "a/1", 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -559,7 +559,7 @@ func TestReadPanics(t *testing.T) {
 			}()
 			_, _ = reading.Recv()
 		}()
-		for _, err := range log.Stream(t.Context(), "a/1") {
+		for _, err := range log.Stream(t.Context(), "a/1", 0) {
 			if err == nil || errors.Is(err, domain.ErrUnavailable) {
 				t.Errorf("%s: Stream: %v, want an error that is no outage", name, err)
 			}

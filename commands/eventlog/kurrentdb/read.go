@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"strings"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
@@ -97,11 +98,11 @@ func (l *Log) readStream(ctx context.Context, s ledger.Stream, version, count ui
 }
 
 // Stream implements [ledger.Log].
-func (l *Log) Stream(ctx context.Context, s ledger.Stream) iter.Seq2[ledger.Record, error] {
+func (l *Log) Stream(ctx context.Context, s ledger.Stream, version uint64) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
-		var version uint64
-		for ended := false; !ended; {
-			r, err := patient(ctx, l, func(ctx context.Context) (run, error) { return l.readStream(ctx, s, version, pageSize) })
+		last := version
+		for ended := last >= math.MaxInt64; !ended; { // no record has a greater version
+			r, err := patient(ctx, l, func(ctx context.Context) (run, error) { return l.readStream(ctx, s, last, pageSize) })
 			if err != nil {
 				fail(yield, err)
 				return
@@ -111,7 +112,7 @@ func (l *Log) Stream(ctx context.Context, s ledger.Stream) iter.Seq2[ledger.Reco
 					return
 				}
 			}
-			version += uint64(len(r.records))
+			last += uint64(len(r.records))
 			ended = r.ended
 		}
 	}

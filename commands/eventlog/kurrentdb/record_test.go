@@ -122,7 +122,7 @@ func TestDamage(t *testing.T) {
 			log := open(t, c.URL(), kurrentdb.Options{}) // that has read nothing yet
 			n := 0
 			var last error
-			for _, err := range log.Stream(t.Context(), "a/1") {
+			for _, err := range log.Stream(t.Context(), "a/1", 0) {
 				n, last = n+1, err
 			}
 			if n != 1 || last == nil || !strings.Contains(last.Error(), "damaged") { // a page is read whole

@@ -99,16 +99,17 @@ func (l *Log) fault(persisted bool) error {
 }
 
 // Stream implements [ledger.Log].
-func (l *Log) Stream(ctx context.Context, s ledger.Stream) iter.Seq2[ledger.Record, error] {
+func (l *Log) Stream(ctx context.Context, s ledger.Stream, version uint64) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		l.mu.Lock()
 		records, at := l.records, l.streams[s]
 		l.mu.Unlock()
-		for _, i := range at {
+		for _, i := range at[min(version, uint64(len(at))):] {
 			if !yieldRecord(ctx, yield, records[i]) {
 				return
 			}
 		}
+		end(ctx, yield)
 	}
 }
 
@@ -123,15 +124,23 @@ func (l *Log) After(ctx context.Context, position uint64) iter.Seq2[ledger.Recor
 				return
 			}
 		}
+		end(ctx, yield)
 	}
 }
 
 // yieldRecord yields a copy of r that its reader may change, or the end of ctx.
 func yieldRecord(ctx context.Context, yield func(ledger.Record, error) bool, r ledger.Record) bool {
-	if err := ctx.Err(); err != nil {
-		yield(ledger.Record{}, fmt.Errorf("read the log: %w", err))
+	if ctx.Err() != nil {
+		end(ctx, yield)
 		return false
 	}
 	r.Data = bytes.Clone(r.Data)
 	return yield(r, nil)
+}
+
+// end yields the end of ctx, if it has ended: nobody takes what was cut off for all.
+func end(ctx context.Context, yield func(ledger.Record, error) bool) {
+	if err := ctx.Err(); err != nil {
+		yield(ledger.Record{}, fmt.Errorf("read the log: %w", err))
+	}
 }

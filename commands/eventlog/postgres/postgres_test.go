@@ -55,8 +55,8 @@ func (s *several) Append(ctx context.Context, to ledger.Stream, version uint64, 
 	return s.one().Append(ctx, to, version, m, events...)
 }
 
-func (s *several) Stream(ctx context.Context, from ledger.Stream) iter.Seq2[ledger.Record, error] {
-	return s.one().Stream(ctx, from)
+func (s *several) Stream(ctx context.Context, from ledger.Stream, version uint64) iter.Seq2[ledger.Record, error] {
+	return s.one().Stream(ctx, from, version)
 }
 
 func (s *several) After(ctx context.Context, position uint64) iter.Seq2[ledger.Record, error] {
@@ -250,7 +250,7 @@ func TestGapIsDamage(t *testing.T) {
 		}
 	}
 	for name, seq := range map[string]iter.Seq2[ledger.Record, error]{
-		"After": log.After(t.Context(), 0), "Stream": log.Stream(t.Context(), "a/1"),
+		"After": log.After(t.Context(), 0), "Stream": log.Stream(t.Context(), "a/1", 0),
 	} {
 		n := 0
 		var last error

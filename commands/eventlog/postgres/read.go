@@ -24,9 +24,9 @@ var errDamaged = fmt.Errorf("the log is %w", ledger.ErrDamaged)
 const selectRecords = `select position, stream, version, id, type, time, actor, command, correlation, data, hash from events `
 
 // Stream implements [ledger.Log].
-func (l *Log) Stream(ctx context.Context, s ledger.Stream) iter.Seq2[ledger.Record, error] {
+func (l *Log) Stream(ctx context.Context, s ledger.Stream, version uint64) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
-		l.pages(ctx, yield, 0, func(r ledger.Record) uint64 { return r.Version },
+		l.pages(ctx, yield, version, func(r ledger.Record) uint64 { return r.Version },
 			selectRecords+"where stream = $3 and version > $1 order by version limit $2", string(s))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -50,6 +51,7 @@ func Run(t *testing.T, open func(*testing.T) ledger.Log) {
 	}{
 		{"empty log", emptyLog},
 		{"records come back as appended", roundTrip},
+		{"a stream is read from any version", tails},
 		{"streams are apart", streamsApart},
 		{"a stale version is a conflict that names the actual one", conflict},
 		{"all or none", allOrNone},
@@ -139,7 +141,7 @@ func collect(t *testing.T, log ledger.Log, after uint64) (all []ledger.Record) {
 
 func stream(t *testing.T, log ledger.Log, s ledger.Stream) (all []ledger.Record) {
 	t.Helper()
-	for r, err := range log.Stream(t.Context(), s) {
+	for r, err := range log.Stream(t.Context(), s, 0) {
 		if err != nil {
 			t.Fatalf("Stream(%q): %v", s, err)
 		}
@@ -228,6 +230,31 @@ func roundTrip(t *testing.T, log ledger.Log) {
 	}
 	if got := collect(t, log, got[1].Position); len(got) != 1 || got[0].Version != 3 {
 		t.Errorf("After the second record: %v, want the third", got)
+	}
+}
+
+func tails(t *testing.T, log ledger.Log) {
+	t.Helper()
+	const n = 5
+	for i := range n {
+		mustAppend(t, log, "a/1", uint64(i), fmt.Sprint("c", i), noted{N: i})
+		mustAppend(t, log, "a/2", uint64(i), fmt.Sprint("c", i), noted{N: -i})
+	}
+	all := stream(t, log, "a/1")
+	for _, version := range []uint64{0, 1, n - 1, n, n + 1, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64} {
+		tail := log.Stream(t.Context(), "a/1", version)
+		for range 2 { // what is read twice is the same twice
+			var got []ledger.Record
+			for r, err := range tail {
+				if err != nil {
+					t.Fatalf("Stream behind %d: %v", version, err)
+				}
+				got = append(got, r)
+			}
+			if want := all[min(version, n):]; !slices.EqualFunc(want, got, equal) {
+				t.Errorf("Stream behind %d yields %v, want %v", version, got, want)
+			}
+		}
 	}
 }
 
@@ -342,14 +369,18 @@ func cancelled(t *testing.T, log ledger.Log) {
 		t.Errorf("Append: %v, want context.Canceled", err)
 	}
 	wantLength(t, log, "a/1", 2)
-	for r, err := range log.Stream(ctx, "a/1") {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Stream yields %v, %v, want context.Canceled", r.Version, err)
-		}
-	}
-	for r, err := range log.After(ctx, 0) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("After yields %v, %v, want context.Canceled", r.Position, err)
+	for _, behind := range []uint64{0, 2, 3} {
+		reads := map[string]iter.Seq2[ledger.Record, error]{"Stream": log.Stream(ctx, "a/1", behind), "After": log.After(ctx, behind)}
+		for name, read := range reads {
+			var last error
+			for _, last = range read {
+				if last == nil {
+					t.Errorf("%s behind %d yields records", name, behind)
+				}
+			}
+			if !errors.Is(last, context.Canceled) {
+				t.Errorf("%s behind %d ends with %v, want context.Canceled", name, behind, last)
+			}
 		}
 	}
 	// The context may also end between two records.
