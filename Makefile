@@ -48,8 +48,9 @@ run: postgres build ## run the service on a database of its own (RUN_FLAGS)
 build: ## build the programs into bin/
 	@go build -o bin/ ./cmd/...
 
-test: postgres compiler ## run all tests with the race detector
+test: postgres compiler ## run all tests, with the race detector where things run side by side
 	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) ./...
+	@[ -z "$(race_flag)" ] || go test -timeout $(TIMEOUT) ./cmd/karatum-demo
 	@cd bench && go vet ./... && go build -o /dev/null ./...
 
 test-peers: postgres compiler peers ## run the tests against programs of others: wallets, nodes, clients (npm)

@@ -91,6 +91,7 @@ func (e *explorer) Ask(ctx context.Context, _ task.Kind, c agents.Call) (agents.
 // checked once it is revealed. A chain that cannot be read blocks the task and
 // counts for nothing.
 func TestOnChainTasks(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, consents := open(t, "37")
 	chain := &tableChain{now: s.clock.Now}

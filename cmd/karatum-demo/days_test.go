@@ -17,6 +17,7 @@ import (
 // morning: the day between has no plan. It is opened all the same, and what it
 // should have held counts as missed.
 func TestDayWithoutPlan(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, consents := open(t, "29")
 	p := consents["steady"]

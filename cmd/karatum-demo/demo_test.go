@@ -58,6 +58,15 @@ func open(t *testing.T, seed string) (*stage, map[string]consent.Payload) {
 	return s, consents
 }
 
+// inOrder marks a test that lets virtual weeks pass in which one thing happens after
+// another. The race detector has nothing to find there and takes minutes for it.
+func inOrder(t *testing.T) {
+	t.Helper()
+	if racing {
+		t.Skip("nothing runs side by side here; run it without the race detector")
+	}
+}
+
 func (s *stage) days(t *testing.T, n float64) {
 	t.Helper()
 	if err := s.pass(t.Context(), s.start.Add(time.Duration(n*24*float64(time.Hour)))); err != nil {
@@ -68,6 +77,7 @@ func (s *stage) days(t *testing.T, n float64) {
 // TestCaught runs the whole demo as make demo does: the agent that cheats is
 // caught, the other is not, and everything revealed can be made again.
 func TestCaught(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	url := pgtest.URL(t)
 	getenv := func(name string) string { return map[string]string{"MYSTERY_DATABASE_URL": url}[name] }
@@ -99,6 +109,7 @@ func TestCaught(t *testing.T) {
 }
 
 func TestEqualSeedsGiveEqualResults(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	var reports []report
 	for range 2 {
@@ -129,6 +140,7 @@ func TestEqualSeedsGiveEqualResults(t *testing.T) {
 // sent or answered: two runs on one clock, one of which never sends, look the
 // same from outside until the first reveal.
 func TestSilentSurface(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	sending, consents := open(t, "3")
 	silent, _ := open(t, "3")
@@ -546,6 +558,7 @@ func TestHostsProvenBothWays(t *testing.T) {
 // TestSurfaceOfOpenedDays recomputes the eligible list of each opened day from the
 // surfaces that it names, which are served once a day made from them is opened.
 func TestSurfaceOfOpenedDays(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, consents := open(t, "23")
 	p := consents["steady"]

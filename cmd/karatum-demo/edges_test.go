@@ -200,6 +200,7 @@ func (s *stage) settled(t *testing.T) {
 }
 
 func TestShortestConsentAtItsLimits(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "21")
 	p := s.give(t, func(r *consent.Request) {
@@ -219,6 +220,7 @@ func TestShortestConsentAtItsLimits(t *testing.T) {
 // With the longest delay nothing is revealed before the consent is over, and then
 // all of it.
 func TestLongestDelay(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "22")
 	p := s.give(t, func(r *consent.Request) {
@@ -238,6 +240,7 @@ func TestLongestDelay(t *testing.T) {
 
 // A second consent of an agent does not begin the week anew.
 func TestSecondConsentKeepsTheWeek(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "23")
 	limits := func(r *consent.Request) { r.MaxPerDay, r.MaxPerWeek, r.RevealDelaySeconds = 24, 24, 3600 }
@@ -280,6 +283,7 @@ func TestRevokedBeforeTheFirstDay(t *testing.T) {
 // A consent given until 22:00 less the life of its challenge begins tomorrow,
 // else the day after.
 func TestFirstDayAtTheEdge(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		at    time.Duration
@@ -391,6 +395,7 @@ func TestHostIsLostAndComesBack(t *testing.T) {
 }
 
 func TestSurfaceEmpties(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "28")
 	p := s.give(t, func(r *consent.Request) { r.RevealDelaySeconds = 3600 })

@@ -48,6 +48,7 @@ func (s *stage) crowd(t *testing.T, names ...string) {
 // However many consents there are for a host, it is sent so many tasks a day, 24 but
 // for this test; the first of a day are the ones.
 func TestHostIsSpared(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "61")
 	turns, ok := s.prog.Worker.Turns.(*tables.Turns)

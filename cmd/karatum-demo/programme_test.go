@@ -30,6 +30,7 @@ func (s *stage) command(t *testing.T, name string, c programme.Command) {
 // A scope that is paused holds back its own tasks and no others, and they stay
 // visible as missed for that reason.
 func TestPausedScopes(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "42")
 	p := s.give(t, func(r *consent.Request) { r.MaxPerDay, r.MaxPerWeek, r.RevealDelaySeconds = 24, 100, 3600 })
@@ -121,6 +122,7 @@ func (s *stage) keep(t *testing.T, days float64) (last error) {
 // it was signed for, through a restart, and its days can be recomputed. Without the
 // older secret one consent stands still, and says so, while the other goes on.
 func TestRotation(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "41")
 	const other agent.Ref = "build:exam-aware"

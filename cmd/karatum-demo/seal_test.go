@@ -15,6 +15,7 @@ import (
 // hour has one seal but those that nobody saw, and every task that ended an hour
 // before its reveal, whatever became of it, was pinned by a seal in between.
 func TestSeals(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, consents := open(t, "9")
 	first := consents["steady"].FirstDay

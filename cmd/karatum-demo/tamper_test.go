@@ -30,6 +30,7 @@ type tampering struct {
 // TestTamper keeps the ledger of some days, tampers with copies of it in every way,
 // one by one, and looks whether ledger verify finds it.
 func TestTamper(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("copies databases")
@@ -313,6 +314,7 @@ func (k tampering) apply(t *testing.T, owner *pgx.Conn, schema string) {
 
 // TestExportImport takes the ledger of some days to another database, byte for byte.
 func TestExportImport(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, _ := open(t, "12")
 	s.days(t, 2)
