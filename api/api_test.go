@@ -462,7 +462,8 @@ func TestRevealed(t *testing.T) {
 	d.send(text, "5280 <feet> & more")
 	d.send(binary, "\xff\x00")
 	d.send(erased, "forget me")
-	delete(w.bodies, "reply/"+d.shop(erased))
+	delete(w.bodies, shop.ReplyKey(d.shop(erased)))
+	delete(w.bodies, shop.SessionKey(d.shop(erased)))
 	d.step(missed, shop.Miss{Reason: shop.OperatorLate})
 	d.reveal(text, passed("5280 <feet> & more"))
 	d.reveal(binary, passed("\xff\x00"))
@@ -487,6 +488,10 @@ func TestRevealed(t *testing.T) {
 		reply, present := revealed["reply"]
 		if diff := cmp.Diff(c.reply, reply); diff != "" || !present {
 			t.Errorf("%s: the reply (-want +got):\n%s", c.name, diff)
+		}
+		talk, _ := revealed["session"].(map[string]any)
+		if shown := talk != nil; shown != (c.reply != nil) || shown && (talk["salt"] != salt.String() || talk["url"] != "https://agent.example/a2a") {
+			t.Errorf("%s: the session is %v", c.name, talk)
 		}
 		if got["phase"] != "revealed" || got["label"] != "DEMO" {
 			t.Errorf("%s: the slot is %v", c.name, got)

@@ -509,6 +509,9 @@ func TestErasedReply(t *testing.T) {
 	l.publish()
 	after, _ := w.get(path)["revealed"].(map[string]any)
 	erased, _ := after["erased"].(map[string]any)
+	if before["session"] == nil || after["session"] != nil {
+		t.Errorf("before it was erased the session was %v, and after %v", before["session"], after["session"])
+	}
 	if before["reply"] == nil || after["reply"] != nil || before["erased"] != nil || erased["reason"] != "the owner asked for it" || erased["at"] == "" {
 		t.Errorf("before it was erased %v, and after %v", before["reply"], after)
 	}

@@ -51,7 +51,14 @@ type revealedBody struct {
 	Event json.RawMessage `json:"event" doc:"The data of the event shop.revealed, as hashed: seed, template, prompt, right answer, result, and all sealed records of the slot."`
 	Reply replyOrNull     `json:"reply" doc:"The reply that the event commits to; null if there was none or it was erased."`
 
-	Erased *erasedBody `json:"erased,omitempty" doc:"If the reply was erased. The event and all proofs stay as they were."`
+	Session *sessionBody `json:"session,omitempty" doc:"The conversation that the session events of the slot commit to. Absent if there was none, or it was lost with its worker or erased."`
+
+	Erased *erasedBody `json:"erased,omitempty" doc:"If reply and session were erased. The event and all proofs stay as they were."`
+}
+
+type sessionBody struct {
+	Salt string `json:"salt" doc:"In hex."`
+	shop.Session
 }
 
 type erasedBody struct {
@@ -167,19 +174,31 @@ func (s *server) shop(ctx context.Context, id string) (b shopBody, err error) {
 		b.Revealed.Erased = &erasedBody{p.ErasedAt, p.Reason}
 		return b, nil // whatever may still be there
 	}
-	if p.Revealed.Result.ReplyHash.IsZero() {
-		return b, nil
-	}
 	// Only now: a body that is not revealed is nobody's business.
-	salt, body, err := s.Bodies.Get(ctx, shop.ReplyKey(id))
-	if errors.Is(err, domain.ErrNotFound) {
-		return b, nil // lost
+	if !p.Revealed.Result.ReplyHash.IsZero() {
+		salt, body, err := s.body(ctx, shop.ReplyKey(id))
+		if err != nil {
+			return b, err
+		}
+		if salt != nil {
+			b.Revealed.Reply.replyBody = replyOf(salt, body)
+		}
 	}
-	if err != nil {
+	salt, body, err := s.body(ctx, shop.SessionKey(id))
+	if err != nil || salt == nil {
 		return b, err
 	}
-	b.Revealed.Reply.replyBody = replyOf(salt, body)
-	return b, nil
+	b.Revealed.Session = &sessionBody{Salt: hex.EncodeToString(salt)}
+	return b, domain.Unmarshal(body, &b.Revealed.Session.Session)
+}
+
+// body returns what lies beside the log, nothing if it is lost.
+func (s *server) body(ctx context.Context, key string) (salt, body []byte, err error) {
+	salt, body, err = s.Bodies.Get(ctx, key)
+	if errors.Is(err, domain.ErrNotFound) {
+		return nil, nil, nil
+	}
+	return salt, body, err
 }
 
 func replyOf(salt, body []byte) *replyBody {

@@ -365,7 +365,14 @@ func (d day) step(slot int, c shop.Command) {
 func (d day) send(slot int, reply string) {
 	d.t.Helper()
 	d.step(slot, shop.Send{Endpoint: "ep_0", Template: "unit.length", TemplateVersion: 1})
-	d.bodies["reply/"+d.shop(slot)] = []byte(reply)
+	talk := shop.Session{Kind: task.A2A, URL: "https://agent.example/a2a", Exchanges: []shop.Exchange{
+		{Method: http.MethodPost, URL: "https://agent.example/a2a", RPC: "message/send", Status: 200, Received: domain.Sum([]byte(reply))},
+	}}
+	var err error
+	d.bodies[shop.SessionKey(d.shop(slot))], err = domain.Canonical(talk)
+	d.ok(err)
+	d.step(slot, talk.Converse(d.shop(slot), salt))
+	d.bodies[shop.ReplyKey(d.shop(slot))] = []byte(reply)
 	d.step(slot, shop.Reply{Hash: domain.Sum([]byte(reply)), Status: 200})
 	d.step(slot, shop.Judge{Outcome: task.Pass, Rule: "value", Literal: task.Pass})
 }

@@ -300,7 +300,7 @@ func TestLostReply(t *testing.T) {
 		return w.Shop(ctx, m, slot, shop.Miss{Reason: shop.OperatorLate})
 	}
 	judge := func(w *world, ctx context.Context, m ledger.Meta) error {
-		return w.Shop(ctx, m, slot, shop.Judge{Outcome: task.Timeout})
+		return w.Shop(ctx, m, slot, shop.Judge{Outcome: task.Blocked, Rule: shop.WorkerLost})
 	}
 	for _, tt := range []struct {
 		name    string

@@ -15,11 +15,13 @@ type Bodies interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// Erase deletes the reply of a revealed slot and its salt for good, and records that
-// and why. The record comes first: from then on nobody is shown the reply, and whoever
-// does not know what became of a call makes it again. It returns [domain.ErrConflict]
-// for a slot that is not revealed or had no reply.
+// Erase deletes reply and session of a revealed slot and their salts for good, and
+// records that and why. The record comes first: from then on nobody is shown them, and
+// whoever does not know what became of a call makes it again. It returns
+// [domain.ErrConflict] for a slot that is not revealed, or for which the agent was not
+// asked anything.
 func (s *Service) Erase(ctx context.Context, m ledger.Meta, id, reason string, from Bodies) error {
+	conversed := false
 	for r, err := range s.Log.Stream(ctx, shop.StreamOf(id), 0) {
 		if err != nil {
 			return err
@@ -28,15 +30,20 @@ func (s *Service) Erase(ctx context.Context, m ledger.Meta, id, reason string, f
 		if err != nil {
 			return err
 		}
-		if revealed, ok := e.(shop.Revealed); ok && revealed.Result.ReplyHash.IsZero() {
+		if _, ok := e.(shop.SessionOpened); ok {
+			conversed = true
+		}
+		if revealed, ok := e.(shop.Revealed); ok && !conversed && revealed.Result.ReplyHash.IsZero() {
 			return fmt.Errorf("the slot %s got no reply, so there is nothing to erase: %w", id, domain.ErrConflict)
 		}
 	}
 	if err := s.Shop(ctx, m, id, shop.Erase{Reason: reason}); err != nil {
 		return err
 	}
-	if err := from.Delete(ctx, shop.ReplyKey(id)); err != nil {
-		return fmt.Errorf("the erasure is recorded, and the reply is still in the database; erase it again: %w", err)
+	for _, key := range []string{shop.ReplyKey(id), shop.SessionKey(id)} {
+		if err := from.Delete(ctx, key); err != nil {
+			return fmt.Errorf("the erasure is recorded, and the reply is still in the database; erase it again: %w", err)
+		}
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ func TestErase(t *testing.T) {
 		"waiting":  {shop.Committed{}, shop.Sent{}, shop.Replied{}, shop.Judged{}},
 		"pad":      {shop.Committed{}},
 		"missed":   {shop.Committed{}, shop.Missed{}, shop.Revealed{}},
+		"reset":    {shop.Committed{}, shop.Sent{}, shop.SessionOpened{}, shop.SessionClosed{}, shop.Judged{}, shop.Revealed{}},
 	} {
 		if err := log.Append(t.Context(), shop.StreamOf(id), 0, ledger.Meta{Command: "past"}, history...); err != nil {
 			t.Fatal(err)
@@ -44,6 +45,7 @@ func TestErase(t *testing.T) {
 	for _, id := range []string{"revealed", "waiting", "pad", "missed"} {
 		bodies.kept[shop.ReplyKey(id)] = true
 	}
+	bodies.kept[shop.SessionKey("reset")] = true
 	erase := func(id, reason string, from commands.Bodies) error {
 		return s.Erase(t.Context(), ledger.Meta{Actor: "operator", Command: "erase " + reason}, id, reason, from)
 	}
@@ -62,8 +64,12 @@ func TestErase(t *testing.T) {
 			t.Errorf("Erase(%s, %q) = %v, want %v", tt.id, tt.reason, err, tt.err)
 		}
 	}
-	if len(bodies.kept) != 4 {
-		t.Errorf("%d replies are left, want all", len(bodies.kept))
+	if len(bodies.kept) != 5 {
+		t.Errorf("%d replies and sessions are left, want all", len(bodies.kept))
+	}
+	// A session that led to no reply is the agent's word too.
+	if err := erase("reset", "asked for", bodies); err != nil || bodies.kept[shop.SessionKey("reset")] {
+		t.Errorf("Erase a session without a reply = %v, and it is there: %t", err, bodies.kept[shop.SessionKey("reset")])
 	}
 	// A reply that could not be deleted is deleted by the next call, and the event
 	// stays the first one.

@@ -22,7 +22,7 @@ import (
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 4, Visibility: domain.Sealed,
+	Name: "due", Version: 5, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -174,6 +174,8 @@ func applyDueSlot(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) e
 	case shop.Sent:
 		return tx.Exec(ctx, `update due_slots set state = $2, sent = $3, head = $4 where shop = $1`,
 			r.Stream.ID(), string(shop.StateSent), r.Time, head)
+	case shop.SessionOpened, shop.SessionAction, shop.SessionClosed:
+		return step(shop.StateConversed)
 	case shop.Replied:
 		return step(shop.StateReplied)
 	case shop.Judged:

@@ -43,7 +43,7 @@ func TestPublicProjectionSeesNothingSealed(t *testing.T) {
 		Apply: func(ctx context.Context, tx projections.Tx, r ledger.Record, e domain.Event) error {
 			seen = append(seen, r)
 			switch e.(type) {
-			case shop.Sent, shop.Replied, shop.Judged, shop.Missed, shop.Cancelled:
+			case shop.Sent, shop.SessionOpened, shop.SessionAction, shop.SessionClosed, shop.Replied, shop.Judged, shop.Missed, shop.Cancelled:
 				hidden++
 			}
 			return tx.Exec(ctx, `insert into nosy values ($1)`, r.Position)

@@ -256,7 +256,7 @@ func TestShops(t *testing.T) {
 	}
 
 	s := must(r.Shop(t.Context(), first.shop(first.tasks[0])))(t)
-	if s.Revealed == nil || len(s.Revealed.Records) != 3 || s.Revealed.Records[0].Type != "shop.sent.v1" {
+	if s.Revealed == nil || len(s.Revealed.Records) != 6 || s.Revealed.Records[0].Type != "shop.sent.v1" {
 		t.Errorf("the revealed slot has %+v", s.Revealed)
 	}
 	page := must(r.Shops(t.Context(), projections.ShopQuery{

@@ -217,6 +217,7 @@ func (d day) send(t *testing.T, h *history, slot int) {
 	t.Helper()
 	h.add(t, shop.StreamOf(d.shop(slot)),
 		shop.Sent{Endpoint: "ep_0", Template: "unit.length", TemplateVersion: 1},
+		shop.SessionOpened{Target: hash("where")}, shop.SessionAction{Hash: hash("exchange")}, shop.SessionClosed{Count: 1},
 		shop.Replied{Hash: hash("reply"), Status: 200},
 		shop.Judged{Outcome: task.Pass, Rule: "value", Literal: task.Pass})
 }

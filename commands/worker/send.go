@@ -78,12 +78,19 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 		w.Log.WarnContext(ctx, "a chain cannot be read", "shop", id, "error", err)
 		return w.block(ctx, id)
 	}
+	target := d.Targets[s.Choice.Endpoint]
+	session := shop.Session{Kind: ep.Kind, URL: target.URL, Dialect: target.Dialect, Exchanges: []shop.Exchange{}}
 	reply, err := w.Field.Ask(ctx, ep.Kind, agents.Call{
-		Target:   d.Targets[s.Choice.Endpoint],
+		Target:   target,
 		Ask:      s.Task.Ask,
 		Sender:   agents.As(identity.Pool()[s.Identity]),
 		Deadline: w.deadline(),
 		Gate:     a.gate,
+		Exchanged: func(x agents.Exchange) {
+			session.Exchanges = append(session.Exchanges, shop.Exchange{
+				Method: x.Method, URL: x.URL, RPC: x.RPC, Sent: x.Sent, Status: x.Status, Received: x.Received,
+			})
+		},
 	})
 	if err == nil && a.at.IsZero() {
 		// Nothing reached the gate: the host did not even let us connect. That is
@@ -95,7 +102,7 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 	}
 	switch {
 	case err == nil:
-		return w.record(ctx, id, s, a.at, reply)
+		return w.record(ctx, id, s, a.at, session, reply)
 	case !a.at.IsZero():
 		// Given up on our side: lost, once it is sure that nobody waits for it.
 		w.Log.WarnContext(ctx, "a task was given up on our side", "shop", id, "error", err)
@@ -220,9 +227,14 @@ func (a *attempt) leave(ctx context.Context, now time.Time) error {
 	return a.w.Service.Shop(ctx, m, a.shop, shop.Send(a.sent))
 }
 
-// record commits to a reply before anything looks at it, then marks it.
-func (w *Worker) record(ctx context.Context, id string, s plan.Slot, sentAt time.Time, r agents.Reply) (Slot, error) {
+// record commits to a session and its reply before anything looks at them, then marks
+// the reply.
+func (w *Worker) record(ctx context.Context, id string, s plan.Slot, sentAt time.Time, talk shop.Session, r agents.Reply) (Slot, error) {
 	slot := Slot{State: shop.StateSent, SentAt: sentAt}
+	if err := w.keepSession(ctx, id, talk); err != nil {
+		return slot, err
+	}
+	slot.State = shop.StateConversed
 	if r.Status != 0 {
 		if err := w.keepReply(ctx, id, r); err != nil {
 			return slot, err
@@ -240,12 +252,37 @@ func (w *Worker) record(ctx context.Context, id string, s plan.Slot, sentAt time
 	return slot, nil
 }
 
+// keepSession makes the session and its salt durable, then appends the commitments to
+// it.
+func (w *Worker) keepSession(ctx context.Context, id string, s shop.Session) error {
+	salt, err := w.salt()
+	if err != nil {
+		return err
+	}
+	body, err := domain.Canonical(s)
+	if err != nil {
+		return err
+	}
+	if err := w.Bodies.Put(ctx, shop.SessionKey(id), salt[:], body); err != nil {
+		return err
+	}
+	return w.Service.Shop(ctx, meta("session/"+id), id, s.Converse(id, salt))
+}
+
+// salt draws the salt of a commitment.
+func (w *Worker) salt() (salt domain.Hash, err error) {
+	if _, err := io.ReadFull(w.Rand, salt[:]); err != nil {
+		return salt, fmt.Errorf("draw a salt: %w", err)
+	}
+	return salt, nil
+}
+
 // keepReply makes body and salt durable, then appends the commitment to them. The
 // text that the grader reads stands first, so that a grade can point into it.
 func (w *Worker) keepReply(ctx context.Context, id string, r agents.Reply) error {
-	var salt domain.Hash
-	if _, err := io.ReadFull(w.Rand, salt[:]); err != nil {
-		return fmt.Errorf("draw a salt: %w", err)
+	salt, err := w.salt()
+	if err != nil {
+		return err
 	}
 	body := []byte(r.Text)
 	if r.Outcome != "" {

@@ -178,7 +178,7 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 		switch slot.State {
 		case shop.StateCommitted:
 			due, step = w.nextOfCommitted(ctx, v, d, s, id, now)
-		case shop.StateSent:
+		case shop.StateSent, shop.StateConversed:
 			due = slot.SentAt.Add(w.deadline() + lostAfter)
 			step = func() (Slot, error) { return w.lost(ctx, id, slot) }
 		case shop.StateReplied:

@@ -142,16 +142,25 @@ type slot struct {
 }
 
 func (s *slot) add(events []domain.Event, records []ledger.Record) error {
-	if _, err := domain.Alone(events); err != nil {
+	steps := make([]shop.Event, len(events))
+	for i, e := range events {
+		var ok bool
+		if steps[i], ok = e.(shop.Event); !ok {
+			return bad("%s has no place in this stream", e.EventType())
+		}
+	}
+	if err := shop.Check(s.state, steps); err != nil {
 		return err
 	}
-	e, ok := events[0].(shop.Event)
-	if !ok {
-		return bad("%s has no place in this stream", events[0].EventType())
+	for i, e := range steps {
+		if err := s.step(e, &records[i]); err != nil {
+			return err
+		}
 	}
-	if err := shop.Check(s.state, []shop.Event{e}); err != nil {
-		return err
-	}
+	return nil
+}
+
+func (s *slot) step(e shop.Event, r *ledger.Record) error {
 	switch e := e.(type) {
 	case shop.Committed:
 		if err := s.planned(e); err != nil {
@@ -163,8 +172,8 @@ func (s *slot) add(events []domain.Event, records []ledger.Record) error {
 			return err
 		}
 		s.sealed = nil
-	case shop.Sent, shop.Replied, shop.Judged, shop.Missed, shop.Cancelled:
-		s.sealed = append(s.sealed, domain.Sum(records[0].AppendCanonical(nil)))
+	case shop.Sent, shop.SessionOpened, shop.SessionAction, shop.SessionClosed, shop.Replied, shop.Judged, shop.Missed, shop.Cancelled:
+		s.sealed = append(s.sealed, domain.Sum(r.AppendCanonical(nil)))
 		s.result = s.result.With(e)
 	case shop.Erased:
 	}

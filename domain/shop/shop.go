@@ -1,6 +1,6 @@
 // Package shop records what becomes of one slot of a plan: committed, and if it
-// is a real task sent, answered and marked, or missed or cancelled, and in the
-// end revealed.
+// is a real task sent, talked over with the agent, answered and marked, or missed or
+// cancelled, and in the end revealed.
 //
 // Its stream is shop/<shop id>. Everything between the commit and the reveal is
 // sealed; [Revealed] carries those records byte for byte, so that the hash chain
@@ -26,6 +26,9 @@ import (
 var Events = []domain.Entry{
 	domain.Current[Committed](domain.Public),
 	domain.Current[Sent](domain.Sealed),
+	domain.Current[SessionOpened](domain.Sealed),
+	domain.Current[SessionAction](domain.Sealed),
+	domain.Current[SessionClosed](domain.Sealed),
 	domain.Current[Replied](domain.Sealed),
 	domain.Current[Judged](domain.Sealed),
 	domain.Current[Missed](domain.Sealed),
@@ -175,8 +178,8 @@ type Result struct {
 	ReplyHash domain.Hash  `json:"replyHash"` // zero without a reply
 }
 
-// Erased means that the reply and its salt, which lie beside the log, are gone, and
-// why. What commits to them stays, as do all proofs; nobody can tell any more what
+// Erased means that reply, session and their salts, which lie beside the log, are gone,
+// and why. What commits to them stays, as do all proofs; nobody can tell any more what
 // it commits to. Only what was revealed can be erased: before, the event would tell
 // that there is a reply.
 type Erased struct {
@@ -225,6 +228,7 @@ const (
 	StateNone      State = ""
 	StateCommitted State = "committed"
 	StateSent      State = "sent"
+	StateConversed State = "conversed" // the conversation with the agent is over and on record
 	StateReplied   State = "replied"
 	StateJudged    State = "judged"
 	StateMissed    State = "missed"
@@ -284,12 +288,17 @@ func decide(s State, c Command) ([]Event, error) {
 	case Send:
 		return step(s, Sent(c), StateCommitted)
 	case Reply:
-		return step(s, Replied(c), StateSent)
+		return step(s, Replied(c), StateConversed)
+	case Converse:
+		return converse(s, c)
 	case Judge:
-		if c.Rule == ChainReadFailed { // which is found out before anything is sent
+		switch c.Rule {
+		case ChainReadFailed: // which is found out before anything is sent
 			return step(s, Judged(c), StateCommitted)
+		case WorkerLost: // and with it what it saw
+			return step(s, Judged(c), StateSent, StateConversed, StateReplied)
 		}
-		return step(s, Judged(c), StateSent, StateReplied)
+		return step(s, Judged(c), StateConversed, StateReplied)
 	case Miss:
 		return step(s, Missed(c), StateCommitted)
 	case Cancel:
@@ -337,6 +346,8 @@ func evolve(_ State, e Event) State {
 		return StateCommitted
 	case Sent:
 		return StateSent
+	case SessionOpened, SessionAction, SessionClosed:
+		return StateConversed
 	case Replied:
 		return StateReplied
 	case Judged:

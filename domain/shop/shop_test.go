@@ -11,6 +11,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/domaintest"
+	"github.com/karatum/mystery/domain/merkle"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
@@ -18,6 +19,10 @@ import (
 var (
 	committed = shop.Committed{Consent: "cns_a", Day: 20881, Slot: 3, Commit: domain.Hash{1}}
 	sent      = shop.Sent{Endpoint: "ep_0", Identity: 7, Template: "date.weekday", TemplateVersion: 1, Ask: domain.Hash{2}}
+	converse  = shop.Converse{Target: domain.Hash{4}, Actions: []domain.Hash{{5}, {6}}}
+	opened    = shop.SessionOpened{Target: domain.Hash{4}}
+	actions   = []shop.SessionAction{{N: 0, Hash: domain.Hash{5}}, {N: 1, Hash: domain.Hash{6}}}
+	closed    = shop.SessionClosed{Count: 2, Root: merkle.Root(converse.Actions)}
 	replied   = shop.Replied{Hash: domain.Hash{3}, ReceivedAtMs: 1804118400007, Status: 200, LatencyMs: 40, Size: 6, Answer: true}
 	judged    = shop.Judged{Outcome: task.Pass, Rule: "marker", Literal: task.Pass, Length: 6, Grader: 1}
 	lost      = shop.Judged{Outcome: task.Blocked, Rule: "worker_lost"}
@@ -35,34 +40,34 @@ var lives = []struct {
 	{shop.StateNone, nil},
 	{shop.StateCommitted, []shop.Event{committed}},
 	{shop.StateSent, []shop.Event{committed, sent}},
-	{shop.StateReplied, []shop.Event{committed, sent, replied}},
-	{shop.StateJudged, []shop.Event{committed, sent, replied, judged}},
+	{shop.StateConversed, []shop.Event{committed, sent, opened, actions[0], actions[1], closed}},
+	{shop.StateReplied, []shop.Event{committed, sent, opened, closed, replied}},
+	{shop.StateJudged, []shop.Event{committed, sent, opened, closed, replied, judged}},
 	{shop.StateMissed, []shop.Event{committed, missed}},
 	{shop.StateCancelled, []shop.Event{committed, cancelled}},
-	{shop.StateRevealed, []shop.Event{committed, sent, replied, judged, revealed}},
-	{shop.StateErased, []shop.Event{committed, sent, replied, judged, revealed, erased}},
+	{shop.StateRevealed, []shop.Event{committed, sent, opened, closed, replied, judged, revealed}},
+	{shop.StateErased, []shop.Event{committed, sent, opened, closed, replied, judged, revealed, erased}},
 }
 
 // Every command in every state: what is not named is a conflict, and in a slot
 // that was never committed not found.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	type answer struct {
-		then shop.Event // nil: nothing happens
-	}
+	type answer []shop.Event // empty: nothing happens
 	commands := []struct {
 		name    string
 		command shop.Command
 		allowed map[shop.State]answer
 	}{
 		{"commit", shop.Commit(committed), map[shop.State]answer{
-			shop.StateNone: {committed}, shop.StateCommitted: {}, shop.StateSent: {}, shop.StateReplied: {},
+			shop.StateNone: {committed}, shop.StateCommitted: {}, shop.StateSent: {}, shop.StateConversed: {}, shop.StateReplied: {},
 			shop.StateJudged: {}, shop.StateMissed: {}, shop.StateCancelled: {}, shop.StateRevealed: {}, shop.StateErased: {},
 		}},
 		{"send", shop.Send(sent), map[shop.State]answer{shop.StateCommitted: {sent}}},
-		{"reply", shop.Reply(replied), map[shop.State]answer{shop.StateSent: {replied}}},
-		{"judge", shop.Judge(judged), map[shop.State]answer{shop.StateSent: {judged}, shop.StateReplied: {judged}}},
-		{"judge lost", shop.Judge(lost), map[shop.State]answer{shop.StateSent: {lost}, shop.StateReplied: {lost}}},
+		{"converse", converse, map[shop.State]answer{shop.StateSent: {opened, actions[0], actions[1], closed}}},
+		{"reply", shop.Reply(replied), map[shop.State]answer{shop.StateConversed: {replied}}},
+		{"judge", shop.Judge(judged), map[shop.State]answer{shop.StateConversed: {judged}, shop.StateReplied: {judged}}},
+		{"judge lost", shop.Judge(lost), map[shop.State]answer{shop.StateSent: {lost}, shop.StateConversed: {lost}, shop.StateReplied: {lost}}},
 		{"miss", shop.Miss(missed), map[shop.State]answer{shop.StateCommitted: {missed}}},
 		{"cancel", shop.Cancel(cancelled), map[shop.State]answer{shop.StateCommitted: {cancelled}}},
 		{"reveal", shop.Reveal(revealed), map[shop.State]answer{
@@ -77,8 +82,8 @@ func TestDecide(t *testing.T) {
 				Name: fmt.Sprintf("%s what is %q", c.name, life.state), Given: life.history, When: c.command,
 			}
 			switch a, ok := c.allowed[life.state]; {
-			case a.then != nil:
-				tt.Then = []shop.Event{a.then}
+			case len(a) > 0:
+				tt.Then = a
 			case !ok && life.state == shop.StateNone:
 				tt.Err = domain.ErrNotFound
 			case !ok:
@@ -95,6 +100,68 @@ func TestEraseNeedsAReason(t *testing.T) {
 	for _, reason := range []string{"", " ", "two\nlines", "\xff", strings.Repeat("x", 401)} {
 		if _, err := shop.Decider.Decide(shop.StateRevealed, shop.Erase{Reason: reason}); !errors.Is(err, domain.ErrInvalid) {
 			t.Errorf("Erase for %.10q = %v, want ErrInvalid", reason, err)
+		}
+	}
+}
+
+// A session stands in the log from its opening to its close, in one append.
+func TestCheckSession(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		events []shop.Event
+		ok     bool
+	}{
+		{"whole", []shop.Event{opened, actions[0], actions[1], closed}, true},
+		{"of no exchange", []shop.Event{opened, shop.SessionClosed{Root: merkle.Root(nil)}}, true},
+		{"not closed", []shop.Event{opened, actions[0], actions[1]}, false},
+		{"not opened", []shop.Event{actions[0], actions[1], closed}, false},
+		{"an action alone", []shop.Event{actions[0]}, false},
+		{"an action out of order", []shop.Event{opened, actions[1], actions[0], closed}, false},
+		{"an action missing", []shop.Event{opened, actions[0], closed}, false},
+		{"another root", []shop.Event{opened, actions[0], actions[1], shop.SessionClosed{Count: 2}}, false},
+		{"closed twice", []shop.Event{opened, actions[0], actions[1], closed, closed}, false},
+		{"with a reply", []shop.Event{opened, actions[0], actions[1], closed, replied}, false},
+	} {
+		if err := shop.Check(shop.StateSent, tt.events); (err == nil) != tt.ok || !tt.ok && !errors.Is(err, domain.ErrInvalid) {
+			t.Errorf("Check of a session that is %s = %v", tt.name, err)
+		}
+	}
+	if err := shop.Check(shop.StateConversed, []shop.Event{opened, actions[0], actions[1], closed}); !errors.Is(err, domain.ErrConflict) {
+		t.Errorf("Check of a second session = %v, want ErrConflict", err)
+	}
+}
+
+// Whatever of a session is shown otherwise gives other commitments.
+func TestConverse(t *testing.T) {
+	t.Parallel()
+	talk := func() shop.Session {
+		return shop.Session{Kind: task.A2A, URL: "u", Dialect: "1.0", Exchanges: []shop.Exchange{
+			{Method: "POST", URL: "u", RPC: "SendMessage", Sent: domain.Hash{1}, Status: 200, Received: domain.Hash{2}},
+		}}
+	}
+	want := talk().Converse("shp_1", domain.Hash{9})
+	for name, change := range map[string]func(*shop.Session){
+		"kind":     func(s *shop.Session) { s.Kind = task.MCP },
+		"url":      func(s *shop.Session) { s.URL = "v" },
+		"dialect":  func(s *shop.Session) { s.Dialect = "" },
+		"method":   func(s *shop.Session) { s.Exchanges[0].Method = "GET" },
+		"where":    func(s *shop.Session) { s.Exchanges[0].URL = "v" },
+		"rpc":      func(s *shop.Session) { s.Exchanges[0].RPC = "" },
+		"sent":     func(s *shop.Session) { s.Exchanges[0].Sent = domain.Hash{} },
+		"status":   func(s *shop.Session) { s.Exchanges[0].Status = 201 },
+		"received": func(s *shop.Session) { s.Exchanges[0].Received = domain.Hash{} },
+		"number":   func(s *shop.Session) { s.Exchanges = append(s.Exchanges, s.Exchanges[0]) },
+	} {
+		s := talk()
+		change(&s)
+		if got := s.Converse("shp_1", domain.Hash{9}); cmp.Equal(want, got) {
+			t.Errorf("another %s gives the same commitments", name)
+		}
+	}
+	for name, got := range map[string]shop.Converse{"shop": talk().Converse("shp_2", domain.Hash{9}), "salt": talk().Converse("shp_1", domain.Hash{8})} {
+		if got.Target == want.Target || got.Actions[0] == want.Actions[0] {
+			t.Errorf("another %s gives the same commitments", name)
 		}
 	}
 }

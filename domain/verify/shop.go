@@ -11,6 +11,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/merkle"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
@@ -78,6 +79,8 @@ type ShopReport struct {
 //	records   the sealed records are the history of the slot: their hashes lead from
 //	          the commit to the reveal, their order is possible, the result is theirs
 //	sending   what was sent, within its window, is what was planned
+//	session   the conversation that is shown is the one that was committed to: its
+//	          exchanges give the hashes on record, their number and their root
 //	reply     the reply is the one that was committed to
 //	grade     the reply is marked as this program marks it
 //	seal      an hourly seal found the history complete before it was revealed
@@ -94,7 +97,7 @@ func Shop(a Answers) (*ShopReport, error) {
 	s.checkPlan()
 	switch {
 	case s.shown.Phase == phaseSealed && s.plan.Opened == nil:
-		s.all(Pending, "pending until the slot is revealed", "count", "choice", "task", "commit", "records", "sending", "reply", "grade", "seal", "reveal")
+		s.all(Pending, "pending until the slot is revealed", "count", "choice", "task", "commit", "records", "sending", "session", "reply", "grade", "seal", "reveal")
 	case s.event == nil:
 		s.checkUnrevealed()
 	default:
@@ -103,6 +106,7 @@ func Shop(a Answers) (*ShopReport, error) {
 		s.checkTask()
 		s.checkRecords()
 		s.checkSending()
+		s.checkSession()
 		s.checkReply()
 		s.checkSeal()
 		s.checkReveal()
@@ -132,17 +136,18 @@ type slot struct {
 	plan   shownPlan
 	secret domain.Hash // of the day; zero until it is opened
 
-	event    *shop.Revealed // nil unless revealed
-	data     []byte         // its canonical JSON
-	stream   []shownRecord
-	seal     *shownRecord
-	sent     *shop.Sent
-	sentAt   time.Time
-	replied  *shop.Replied
-	judged   *shop.Judged
-	over     time.Time // when the consent was; zero while it is in force
-	task     task.Task
-	taskMade bool // the program has the template, and the task is that of the seed
+	event     *shop.Revealed // nil unless revealed
+	data      []byte         // its canonical JSON
+	stream    []shownRecord
+	seal      *shownRecord
+	sent      *shop.Sent
+	sentAt    time.Time
+	replied   *shop.Replied
+	judged    *shop.Judged
+	conversed *shop.Converse // what the records say of the session; nil if there was none
+	over      time.Time      // when the consent was; zero while it is in force
+	task      task.Task
+	taskMade  bool // the program has the template, and the task is that of the seed
 }
 
 type shownShop struct {
@@ -160,6 +165,10 @@ type shownShop struct {
 			Text   *string     `json:"text"`
 			Base64 []byte      `json:"base64"`
 		} `json:"reply"`
+		Session *struct {
+			Salt domain.Hash `json:"salt"`
+			shop.Session
+		} `json:"session"`
 		Erased *struct {
 			At time.Time `json:"at"`
 		} `json:"erased"`
@@ -384,7 +393,7 @@ func (s *slot) checkUnrevealed() {
 		fault = "the commit is not that of a pad"
 	}
 	s.check("commit", inputs{"seed": seed.String(), "commit": s.shown.Commit.String()}, fault, "the commit is that of a pad")
-	s.all(Skipped, none, "records", "sending", "reply", "grade", "seal", "reveal")
+	s.all(Skipped, none, "records", "sending", "session", "reply", "grade", "seal", "reveal")
 }
 
 func (s *slot) checkChoice() {
@@ -483,28 +492,25 @@ func (s *slot) recordsFault() string {
 		head = s.stream[0].Hash
 	}
 	records := s.event.Records
+	history := make([]shop.Event, len(records))
 	for i := range records {
-		r := &records[i]
-		if r.Stream != shop.StreamOf(s.shown.ID) || r.Version != uint64(i)+2 || i > 0 && r.Time.Before(records[i-1].Time) {
-			return fmt.Sprintf("sealed record %d is not at its place", i+1)
+		var fault string
+		if history[i], fault = s.sealedEvent(i); fault != "" {
+			return fault
 		}
-		e, err := shopCatalog.Decode(r.Type, r.Data)
-		if err != nil {
-			return fmt.Sprintf("sealed record %d cannot be read: %s", i+1, domain.Sentence(err))
+		head = records[i].ChainHash(head)
+	}
+	for first, i := 0, 0; i < len(records); first = i {
+		for i < len(records) && records[i].Cause == records[first].Cause {
+			i++
 		}
-		c := s.remember(e, r.Time)
-		if c == nil {
-			return fmt.Sprintf("record %d is not a sealed one", i+1)
-		}
-		if _, err := shop.Decider.Decide(state, c); err != nil {
+		events := history[first:i] // of one command
+		if err := shop.Check(state, events); err != nil {
 			return domain.Sentence(err)
 		}
-		event, ok := e.(shop.Event)
-		if !ok {
-			return fmt.Sprintf("record %d is not of a slot", i+1)
+		for _, e := range events {
+			state, result = shop.Decider.Evolve(state, e), result.With(e)
 		}
-		state, result = shop.Decider.Evolve(state, event), result.With(e)
-		head = r.ChainHash(head)
 	}
 	switch {
 	case result != s.event.Result:
@@ -525,25 +531,38 @@ func (s *slot) recordsFault() string {
 	return ""
 }
 
-// remember keeps what an event of the history says and returns the command that
-// leads to it, nil if it is none of a sealed slot.
-func (s *slot) remember(e domain.Event, at time.Time) shop.Command {
+// sealedEvent returns the event of the i-th sealed record and keeps what it says, or
+// says what is wrong with it.
+func (s *slot) sealedEvent(i int) (_ shop.Event, fault string) {
+	records := s.event.Records
+	r := &records[i]
+	if r.Stream != shop.StreamOf(s.shown.ID) || r.Version != uint64(i)+2 || i > 0 && r.Time.Before(records[i-1].Time) { //nolint:gosec // an index
+		return nil, fmt.Sprintf("sealed record %d is not at its place", i+1)
+	}
+	decoded, err := shopCatalog.Decode(r.Type, r.Data)
+	if err != nil {
+		return nil, fmt.Sprintf("sealed record %d cannot be read: %s", i+1, domain.Sentence(err))
+	}
+	e, ok := decoded.(shop.Event)
+	if !ok || shopCatalog.Visibility(r.Type) != domain.Sealed {
+		return nil, fmt.Sprintf("record %d is not a sealed one of a slot", i+1)
+	}
 	switch e := e.(type) {
 	case shop.Sent:
-		s.sent, s.sentAt = &e, at
-		return shop.Send(e)
+		s.sent, s.sentAt = &e, r.Time
+	case shop.SessionOpened:
+		s.conversed = &shop.Converse{Target: e.Target}
+	case shop.SessionAction:
+		if s.conversed != nil {
+			s.conversed.Actions = append(s.conversed.Actions, e.Hash)
+		}
 	case shop.Replied:
 		s.replied = &e
-		return shop.Reply(e)
 	case shop.Judged:
 		s.judged = &e
-		return shop.Judge(e)
-	case shop.Missed:
-		return shop.Miss(e)
-	case shop.Cancelled:
-		return shop.Cancel(e)
+	case shop.SessionClosed, shop.Missed, shop.Cancelled, shop.Committed, shop.Revealed, shop.Erased:
 	}
-	return nil
+	return e, ""
 }
 
 func (s *slot) checkSending() {
@@ -567,6 +586,40 @@ func (s *slot) checkSending() {
 		fault = "it was sent after the consent was over"
 	}
 	s.check("sending", in, fault, "what was planned was sent within its window")
+}
+
+// checkSession opens the commitments to the conversation. Whether count and root go
+// with the actions on record is a matter of the records.
+func (s *slot) checkSession() {
+	shown := s.shown.Revealed
+	if s.conversed == nil {
+		if shown.Session != nil {
+			s.say("session", Fail, nil, "a conversation is shown, and none is on record")
+			return
+		}
+		s.say("session", Skipped, nil, "there was no conversation, or it was lost with its worker")
+		return
+	}
+	in := inputs{
+		"target": s.conversed.Target.String(), "count": strconv.Itoa(len(s.conversed.Actions)), "root": merkle.Root(s.conversed.Actions).String(),
+	}
+	switch {
+	case shown.Erased != nil:
+		s.say("session", Skipped, in, "erased on %s, commitments intact", shown.Erased.At.UTC().Format(time.DateOnly))
+		return
+	case shown.Session == nil:
+		s.say("session", Fail, in, "a conversation is on record, and none is shown")
+		return
+	}
+	in["salt"] = shown.Session.Salt.String()
+	fault := ""
+	switch c := shown.Session.Converse(s.shown.ID, shown.Session.Salt); {
+	case c.Target != s.conversed.Target:
+		fault = "the conversation was held elsewhere than is shown"
+	case !slices.Equal(c.Actions, s.conversed.Actions):
+		fault = "the exchanges that are shown are not those that were committed to"
+	}
+	s.check("session", in, fault, "the exchanges are those that were committed to")
 }
 
 // checkReply opens the commitment to the reply, and marks it again.

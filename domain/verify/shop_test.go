@@ -35,6 +35,8 @@ type life struct {
 	sealedAt time.Time
 	sent     shop.Sent
 	sentAt   time.Time
+	talk     shop.Session // as it is shown
+	session  []shop.Event // as it is on record
 	replied  shop.Replied
 	reply    string
 	salt     domain.Hash
@@ -45,7 +47,10 @@ type life struct {
 	root     domain.Hash
 }
 
-var operator = domain.Sum([]byte("operator secret"))
+var (
+	operator = domain.Sum([]byte("operator secret"))
+	talkSalt = domain.Sum([]byte("salt of the session"))
+)
 
 // honest is the life of a task that was sent, answered, marked, sealed and revealed
 // as it should be. Before it comes to the log, lie may change it.
@@ -67,6 +72,13 @@ func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
 	s, shopID := l.slot, plan.ShopID(id, day, uint32(i))
 	l.sent = shop.Sent{Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template, TemplateVersion: s.Choice.Version, Ask: s.Task.Ask.Hash()}
 	l.sentAt = time.Unix(s.SendAt, 0).UTC().Add(time.Second)
+	l.talk = shop.Session{Kind: task.A2A, URL: "https://agent.example/a2a", Dialect: "1.0", Exchanges: []shop.Exchange{
+		{Method: "POST", URL: "https://agent.example/a2a", RPC: "SendMessage", Sent: domain.Sum([]byte("asked")), Status: 200, Received: domain.Sum([]byte("working"))},
+		{Method: "POST", URL: "https://agent.example/a2a", RPC: "GetTask", Sent: domain.Sum([]byte("and")), Status: 200, Received: domain.Sum([]byte("done"))},
+	}}
+	if l.session, err = shop.Decider.Decide(shop.StateSent, l.talk.Converse(shopID, talkSalt)); err != nil {
+		t.Fatal(err)
+	}
 	l.reply = "The answer is " + s.Task.Expected.Value
 	l.replied = shop.Replied{ReceivedAtMs: l.sentAt.UnixMilli() + 400, Status: 200, LatencyMs: 400, Size: len(l.reply), Answer: true}
 	l.replied.Hash = shop.ReplyHash(shopID, l.replied.ReceivedAtMs, 200, 400, l.salt, []byte(l.reply))
@@ -85,13 +97,15 @@ func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
 	if lie != nil {
 		lie(l)
 	}
-	for n, e := range []shop.Event{l.sent, l.replied, l.judged} {
-		chain = append(chain, record(t, chain, shop.StreamOf(shopID), l.sentAt.Add(time.Duration(n)*200*time.Millisecond), e))
-		l.revealed.Records = append(l.revealed.Records, chain[n+1])
-		if l.revealed.Result.State != shop.StateJudged {
-			l.revealed.Result = l.revealed.Result.With(e)
+	for n, events := range [][]shop.Event{{l.sent}, l.session, {l.replied}, {l.judged}} {
+		chain = append(chain, records(t, chain, shop.StreamOf(shopID), l.sentAt.Add(time.Duration(n)*200*time.Millisecond), events...)...)
+		for _, e := range events {
+			if l.revealed.Result.State != shop.StateJudged {
+				l.revealed.Result = l.revealed.Result.With(e)
+			}
 		}
 	}
+	l.revealed.Records = append(l.revealed.Records, chain[1:]...)
 	head := chain[len(chain)-1].Hash
 	today := &seal.Day{Day: day, Secret: l.plan.Secret}
 	today.Heads[i] = head
@@ -129,7 +143,9 @@ func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
 		Consent: encode(t, owner),
 		Shop: encode(t, body{
 			"id": shopID, "consent": id, "day": day, "slot": i, "commit": s.Commit, "phase": "revealed",
-			"revealed": body{"event": json.RawMessage(last.Data), "reply": body{"salt": l.salt, "text": l.reply}},
+			"revealed": body{"event": json.RawMessage(last.Data), "reply": body{"salt": l.salt, "text": l.reply}, "session": body{
+				"salt": talkSalt, "kind": l.talk.Kind, "url": l.talk.URL, "dialect": l.talk.Dialect, "exchanges": l.talk.Exchanges,
+			}},
 		}),
 		Stream: encode(t, body{"items": []any{item(chain[0], domain.Hash{}), item(last, head)}}),
 		Seal:   encode(t, item(sealed, domain.Hash{})),
@@ -139,7 +155,17 @@ func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
 // record links an event to a chain.
 func record(t *testing.T, chain []ledger.Record, stream ledger.Stream, at time.Time, e domain.Event) ledger.Record {
 	t.Helper()
-	records, err := ledger.Prepare(stream, ledger.Meta{Actor: "worker", Command: "command " + strconv.Itoa(len(chain))}, e)
+	return records(t, chain, stream, at, e)[0]
+}
+
+// records links the events of one command to a chain.
+func records[E domain.Event](t *testing.T, chain []ledger.Record, stream ledger.Stream, at time.Time, events ...E) []ledger.Record {
+	t.Helper()
+	list := make([]domain.Event, len(events))
+	for i, e := range events {
+		list[i] = e
+	}
+	added, err := ledger.Prepare(stream, ledger.Meta{Actor: "worker", Command: "command " + strconv.Itoa(len(chain))}, list...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +173,11 @@ func record(t *testing.T, chain []ledger.Record, stream ledger.Stream, at time.T
 	if n := len(chain); n > 0 {
 		prev = chain[n-1].Hash
 	}
-	records[0].Link(prev, uint64(len(chain))+1, at)
-	return records[0]
+	for i := range added {
+		added[i].Link(prev, uint64(len(chain)+i)+1, at)
+		prev = added[i].Hash
+	}
+	return added
 }
 
 func item(r ledger.Record, prev domain.Hash) body {
@@ -178,8 +207,8 @@ func TestShop(t *testing.T) {
 	t.Parallel()
 	a, _ := honest(t, nil)
 	r := shopReport(t, a)
-	if r.Verdict != verify.VerdictOK || len(with(r, verify.Pass)) != 12 {
-		t.Errorf("verdict %s: %+v, want all of 12 checks to pass", r.Verdict, r.Checks)
+	if r.Verdict != verify.VerdictOK || len(with(r, verify.Pass)) != 13 {
+		t.Errorf("verdict %s: %+v, want all of 13 checks to pass", r.Verdict, r.Checks)
 	}
 }
 
@@ -239,6 +268,22 @@ func TestShopLies(t *testing.T) {
 		{"sent too late", func(l *life) { l.sentAt = l.sentAt.Add(15 * time.Minute); l.sealed = l.sealed.Add(time.Hour) }, []string{"sending", "reveal"}},
 		{"sent to another endpoint", func(l *life) { l.sent.Endpoint = "ep_1" }, []string{"sending"}},
 		{"sent another question", func(l *life) { l.sent.Ask[0] ^= 1 }, []string{"sending"}},
+		{"another place of the session", func(l *life) { l.talk.URL += "/2" }, []string{"session"}},
+		{"another dialect", func(l *life) { l.talk.Dialect = "0.3" }, []string{"session"}},
+		{"an exchange left out", func(l *life) { l.talk.Exchanges = l.talk.Exchanges[:1] }, []string{"session"}},
+		{"an exchange added", func(l *life) { l.talk.Exchanges = append(l.talk.Exchanges, l.talk.Exchanges[1]) }, []string{"session"}},
+		{"exchanges in another order", func(l *life) { slices.Reverse(l.talk.Exchanges) }, []string{"session"}},
+		{"an exchange with another answer", func(l *life) { l.talk.Exchanges[1].Received[0] ^= 1 }, []string{"session"}},
+		{"an exchange with another status", func(l *life) { l.talk.Exchanges[1].Status++ }, []string{"session"}},
+		{"an action left out of the records", func(l *life) { l.session = slices.Delete(l.session, 2, 3) }, []string{"records", "session"}},
+		{"an action that is another", func(l *life) {
+			l.session[1] = shop.SessionAction{N: 0, Hash: domain.Hash{1}}
+		}, []string{"records", "session"}},
+		{"another count of actions", func(l *life) {
+			l.session[3] = shop.SessionClosed{Count: 3, Root: l.session[3].(shop.SessionClosed).Root}
+		}, []string{"records"}},
+		{"another root of the actions", func(l *life) { l.session[3] = shop.SessionClosed{Count: 2, Root: domain.Hash{1}} }, []string{"records"}},
+		{"a session that does not end", func(l *life) { l.session = l.session[:3] }, []string{"records"}},
 		{"another reply", func(l *life) { l.reply = strings.ToUpper(l.reply) }, []string{"reply"}},
 		{"another salt", func(l *life) { l.salt[0] ^= 1 }, []string{"reply"}},
 		{"another latency", func(l *life) { l.replied.LatencyMs-- }, []string{"reply"}},
@@ -332,7 +377,7 @@ func TestShopTampered(t *testing.T) {
 		"a sealed record of another time": {shopOf(func(m body) { at(m, "revealed.event.records.0")["time"] = "2026-10-17T00:00:00.000000Z" }), "records"},
 		"a sealed record twice": {shopOf(func(m body) {
 			e := at(m, "revealed.event")
-			e["records"] = append(e["records"].([]any), e["records"].([]any)[2])
+			e["records"] = append(e["records"].([]any), e["records"].([]any)[6])
 		}), "records"},
 		"another first record":       {streamOf(func(m body) { at(m, "items.0")["hash"] = other }), "plan"},
 		"another hash of the reveal": {streamOf(func(m body) { at(m, "items.1")["hash"] = other }), "records"},
@@ -415,9 +460,10 @@ func TestShopInPart(t *testing.T) {
 			t.Helper()
 			a.Shop = edit(t, a.Shop, func(m body) {
 				r := at(m, "revealed")
+				delete(r, "session")
 				r["reply"], r["erased"] = nil, body{"at": "2026-11-01T00:00:00Z", "reason": "asked for"}
 			})
-		}, nil, []string{"reply", "grade"}, verify.VerdictOK},
+		}, nil, []string{"session", "reply", "grade"}, verify.VerdictOK},
 	} {
 		a, _ := honest(t, nil)
 		tt.tamper(t, &a)
