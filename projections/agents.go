@@ -14,7 +14,7 @@ import (
 
 // Agents is what is known of each registered agent.
 var Agents = Projection{
-	Name: "agents", Version: 2, Visibility: domain.Public,
+	Name: "agents", Version: 2, Visibility: domain.Public, ByStream: true,
 	Tables: `
 		create table agents (
 			agent  text        primary key,
@@ -32,29 +32,38 @@ var Agents = Projection{
 	Apply: applyAgents,
 }
 
-func applyAgents(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
-	hold := func(kind, value string) error {
-		return tx.Exec(ctx, `
-			insert into agent_holdings (agent, kind, value, since) values ($1, $2, $3, $4)
-			on conflict (agent, kind, value) do nothing`, r.Stream.ID(), kind, value, r.Time)
-	}
-	drop := func(kind, value string) error {
-		return tx.Exec(ctx, `delete from agent_holdings where agent = $1 and kind = $2 and value = $3`, r.Stream.ID(), kind, value)
-	}
+var (
+	addAgent = &Change{Table: "agents", Key: 1, SQL: `
+		insert into agents (agent, wallet, demo, since)
+		select * from unnest($1::text[], $2::text[], $3::boolean[], $4::timestamptz[])`}
+	moveAgent = &Change{Table: "agents", Key: 1, SQL: `
+		update agents a set wallet = v.wallet
+		from unnest($1::text[], $2::text[]) as v (agent, wallet) where a.agent = v.agent`}
+	holdThing = &Change{Table: "agent_holdings", Key: 3, SQL: `
+		insert into agent_holdings (agent, kind, value, since)
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[])
+		on conflict (agent, kind, value) do nothing`}
+	dropThing = &Change{Table: "agent_holdings", Key: 3, SQL: `
+		delete from agent_holdings h
+		using unnest($1::text[], $2::text[], $3::text[]) as v (agent, kind, value)
+		where (h.agent, h.kind, h.value) = (v.agent, v.kind, v.value)`}
+)
+
+func applyAgents(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+	id := r.Stream.ID()
 	switch e := e.(type) {
 	case agent.Registered:
-		return tx.Exec(ctx, `insert into agents (agent, wallet, demo, since) values ($1, $2, $3, $4)`,
-			string(e.Agent), e.Wallet.String(), e.Demo, r.Time)
+		return tx.Do(addAgent, string(e.Agent), e.Wallet.String(), e.Demo, r.Time)
 	case agent.OwnerChanged:
-		return tx.Exec(ctx, `update agents set wallet = $2 where agent = $1`, r.Stream.ID(), e.To.String())
+		return tx.Do(moveAgent, id, e.To.String())
 	case agent.IdentityVerified:
-		return hold("identity", e.URL)
+		return tx.Do(holdThing, id, "identity", e.URL, r.Time)
 	case agent.IdentityWithdrawn:
-		return drop("identity", e.URL)
+		return tx.Do(dropThing, id, "identity", e.URL)
 	case agent.CertificateRecorded:
-		return hold("certificate", e.Certificate)
+		return tx.Do(holdThing, id, "certificate", e.Certificate, r.Time)
 	case agent.CertificateWithdrawn:
-		return drop("certificate", e.Certificate)
+		return tx.Do(dropThing, id, "certificate", e.Certificate)
 	}
 	return nil
 }

@@ -56,9 +56,9 @@ var Batches = Projection{
 func applyBatches(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case shop.Committed:
-		return addCommit(ctx, tx, r, e.Commit)
+		return addCommit(tx, r, e.Commit)
 	case seal.Sealed:
-		return addCommit(ctx, tx, r, e.Root)
+		return addCommit(tx, r, e.Root)
 	case rollup.Sealed:
 		return sealBatch(ctx, tx, r, e)
 	case rollup.Submitted:
@@ -75,12 +75,20 @@ func applyBatches(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) e
 
 // addCommit gives a commit the next number. One that is there already is proven by
 // where it stands.
-func addCommit(ctx context.Context, tx Tx, r ledger.Record, commit domain.Hash) error {
-	return tx.Exec(ctx, `
-		insert into batch_commits (n, commit, stream, version, recorded)
-		select coalesce((select max(n) from batch_commits), -1) + 1, $1, $2, $3, $4
-		on conflict (commit) do nothing`, commit[:], string(r.Stream), r.Version, r.Time)
+func addCommit(tx Tx, r ledger.Record, commit domain.Hash) error {
+	return tx.Do(numberCommit, commit[:], string(r.Stream), r.Version, r.Time)
 }
+
+var numberCommit = &Change{Table: "batch_commits", Gathers: true, SQL: `
+	insert into batch_commits (n, commit, stream, version, recorded)
+	select coalesce((select max(n) from batch_commits), -1) + row_number() over (order by v.place), v.commit, v.stream, v.version, v.recorded
+	from (
+		select distinct on (commit) *
+		from unnest($1::bytea[], $2::text[], $3::bigint[], $4::timestamptz[])
+			with ordinality as v (commit, stream, version, recorded, place)
+		order by commit, place
+	) v
+	where not exists (select from batch_commits b where b.commit = v.commit)`}
 
 // sealBatch builds the tree of a batch, which must have the root that is on
 // record.
@@ -112,13 +120,20 @@ func sealBatch(ctx context.Context, tx Tx, r ledger.Record, e rollup.Sealed) err
 		return fmt.Errorf("the commits of batch %d have the root %s and not %s: %w", e.Batch, root, e.Root, domain.ErrInvalid)
 	}
 	for level, hashes := range tree.Levels() {
-		if err := tx.Exec(ctx, `insert into batch_levels (batch, level, hashes) values ($1, $2, $3)`, e.Batch, level, hashes); err != nil {
+		if err := tx.Do(addLevel, e.Batch, level, hashes); err != nil {
 			return err
 		}
 	}
-	return tx.Exec(ctx, `insert into batches (batch, first, count, sealed_at, sealed) values ($1, $2, $3, $4, $5)`,
-		e.Batch, first, e.Count, r.Time, data)
+	return tx.Do(addBatch, e.Batch, first, e.Count, r.Time, data)
 }
+
+var (
+	addLevel = &Change{Table: "batch_levels", Key: 2, SQL: `
+		insert into batch_levels (batch, level, hashes) select * from unnest($1::bigint[], $2::smallint[], $3::bytea[])`}
+	addBatch = &Change{Table: "batches", Key: 1, SQL: `
+		insert into batches (batch, first, count, sealed_at, sealed)
+		select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::timestamptz[], $5::bytea[])`}
+)
 
 func setBatch(ctx context.Context, tx Tx, sql string, n uint64, e domain.Event) error {
 	data, err := domain.Encode(e)

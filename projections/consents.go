@@ -60,48 +60,53 @@ var Consents = Projection{
 	Apply: applyConsents,
 }
 
-func applyConsents(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+var (
+	addConsentAgent = &Change{Table: "consent_agents", Key: 1, SQL: `
+		insert into consent_agents (agent, demo) select * from unnest($1::text[], $2::boolean[])`}
+	addConsent = &Change{Table: "consents", Key: 1, Reads: []Reading{{"consent_agents", 1}}, SQL: `
+		insert into consents (consent, agent, demo, state, signed, recorded, reason)
+		select v.consent, v.agent, coalesce(a.demo, false), v.state, v.signed, v.recorded, v.reason
+		from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::timestamptz[], $6::text[])
+			as v (consent, agent, state, signed, recorded, reason)
+		left join consent_agents a using (agent)`}
+	proveEndpoint = &Change{Table: "consent_proofs", Key: 2, SQL: `
+		insert into consent_proofs (consent, endpoint, proven, method, reason, since)
+		select * from unnest($1::text[], $2::text[], $3::boolean[], $4::text[], $5::text[], $6::timestamptz[])
+		on conflict (consent, endpoint) do update
+		set proven = excluded.proven, method = excluded.method, reason = excluded.reason, since = excluded.since`}
+	endConsent = &Change{Table: "consents", Key: 1, SQL: `
+		update consents c set state = v.state, reason = v.reason, over = v.over, revoked = coalesce(v.revoked, c.revoked)
+		from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[]) as v (consent, state, reason, over, revoked)
+		where c.consent = v.consent`}
+)
+
+func applyConsents(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	add := func(id string, ref agent.Ref, state, reason string) error {
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
 		}
-		return tx.Exec(ctx, `
-			insert into consents (consent, agent, demo, state, signed, recorded, reason)
-			values ($1, $2, coalesce((select demo from consent_agents where agent = $2), false), $3, $4, $5, $6)`,
-			id, string(ref), state, data, r.Time, reason)
-	}
-	prove := func(id, endpoint string, method consent.ProofMethod, reason string) error {
-		return tx.Exec(ctx, `
-			insert into consent_proofs (consent, endpoint, proven, method, reason, since) values ($1, $2, $3, $4, $5, $6)
-			on conflict (consent, endpoint) do update set proven = $3, method = $4, reason = $5, since = $6`,
-			id, endpoint, method != "", string(method), reason, r.Time)
-	}
-	over := func(id, state, reason string) error {
-		return tx.Exec(ctx, `update consents set state = $2, reason = $3, over = $4 where consent = $1`, id, state, reason, r.Time)
+		return tx.Do(addConsent, id, string(ref), state, data, r.Time, reason)
 	}
 	switch e := e.(type) {
 	case agent.Registered:
-		return tx.Exec(ctx, `insert into consent_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
+		return tx.Do(addConsentAgent, string(e.Agent), e.Demo)
 	case consent.Granted:
 		return add(e.Consent, e.Payload.Agent, Active, "")
 	case consent.Refused:
 		return add(e.Consent, e.Payload.Agent, Refused, e.Reason)
 	case consent.HostProven:
-		return prove(e.Consent, e.Endpoint, e.Method, "")
+		return tx.Do(proveEndpoint, e.Consent, e.Endpoint, true, string(e.Method), "", r.Time)
 	case consent.HostLost:
-		return prove(e.Consent, e.Endpoint, "", e.Reason)
+		return tx.Do(proveEndpoint, e.Consent, e.Endpoint, false, "", e.Reason, r.Time)
 	case consent.Revoked:
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
 		}
-		if err := tx.Exec(ctx, `update consents set revoked = $2 where consent = $1`, e.Consent, data); err != nil {
-			return err
-		}
-		return over(e.Consent, Revoked, "the owner revoked it")
+		return tx.Do(endConsent, e.Consent, Revoked, "the owner revoked it", r.Time, data)
 	case consent.Ended:
-		return over(e.Consent, endState(e.Reason), string(e.Reason))
+		return tx.Do(endConsent, e.Consent, endState(e.Reason), string(e.Reason), r.Time, nil)
 	}
 	return nil
 }

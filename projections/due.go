@@ -79,101 +79,133 @@ var DueWork = Projection{
 	Apply: applyDue,
 }
 
-func applyDue(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+var (
+	addDueAgent = &Change{Table: "due_agents", Key: 1, SQL: `
+		insert into due_agents (agent, demo) select * from unnest($1::text[], $2::boolean[])`}
+	addDueSurface = &Change{Table: "due_surfaces", Key: 2, SQL: `
+		insert into due_surfaces (agent, n, kind, url, hash, seen)
+		select * from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::timestamptz[])`}
+	addDueConsent = &Change{Table: "due_consents", Key: 1, Reads: []Reading{{"due_agents", 1}}, SQL: `
+		insert into due_consents (consent, agent, demo, event, granted)
+		select v.consent, v.agent, coalesce(a.demo, false), v.event, v.granted
+		from unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]) as v (consent, agent, event, granted)
+		left join due_agents a using (agent)`}
+	endDueConsent = &Change{Table: "due_consents", Key: 1, SQL: `
+		update due_consents c set over = v.over
+		from unnest($1::text[], $2::timestamptz[]) as v (consent, over) where c.consent = v.consent`}
+	compareDueConsent = &Change{Table: "due_consents", Key: 1, SQL: `
+		update due_consents c set looks = v.looks, final = c.final or v.final, p_always = v.p_always
+		from unnest($1::text[], $2::int[], $3::boolean[], $4::text[]) as v (consent, looks, final, p_always)
+		where c.consent = v.consent`}
+	addDueCompared = &Change{Table: "due_compared", Key: 2, SQL: `
+		insert into due_compared (consent, day) select * from unnest($1::text[], $2::bigint[]) on conflict do nothing`}
+	addDueProof = &Change{Table: "due_proofs", Key: 2, SQL: `
+		insert into due_proofs (consent, endpoint) select * from unnest($1::text[], $2::text[]) on conflict do nothing`}
+	dropDueProof = &Change{Table: "due_proofs", Key: 2, SQL: `
+		delete from due_proofs p using unnest($1::text[], $2::text[]) as v (consent, endpoint)
+		where (p.consent, p.endpoint) = (v.consent, v.endpoint)`}
+	sealDuePlan = &Change{Table: "due_plans", Key: 2, SQL: `
+		insert into due_plans (consent, day, event) select * from unnest($1::text[], $2::bigint[], $3::bytea[])`}
+	openDuePlan = &Change{Table: "due_plans", Key: 2, SQL: `
+		insert into due_plans (consent, day, opened, count)
+		select consent, day, true, count from unnest($1::text[], $2::bigint[], $3::int[]) as v (consent, day, count)
+		on conflict (consent, day) do update set opened = true, count = excluded.count`}
+	addDueSlot = &Change{Table: "due_slots", Key: 1, SQL: `
+		insert into due_slots (shop, consent, day, slot, state, head)
+		select * from unnest($1::text[], $2::text[], $3::bigint[], $4::int[], $5::text[], $6::text[])`}
+	// moveDueSlot leaves what it is given no value for.
+	moveDueSlot = &Change{Table: "due_slots", Key: 1, SQL: `
+		update due_slots s set head = v.head, state = coalesce(v.state, s.state), sent = coalesce(v.sent, s.sent),
+			family = coalesce(v.family, s.family), result = coalesce(v.result, s.result)
+		from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::bytea[])
+			as v (shop, head, state, sent, family, result)
+		where s.shop = v.shop`}
+	addDueSeal = &Change{Table: "due_seals", Key: 2, SQL: `
+		insert into due_seals (consent, hour) select * from unnest($1::text[], $2::bigint[])`}
+	addDueRun = &Change{Table: "due_runs", Key: 2, SQL: `
+		insert into due_runs (agent, n, event) select * from unnest($1::text[], $2::bigint[], $3::bytea[])`}
+)
+
+func applyDue(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case agent.Event:
-		return applyDueAgent(ctx, tx, r, e)
+		return applyDueAgent(tx, r, e)
 	case consent.Event:
-		return applyDueConsent(ctx, tx, r, e)
+		return applyDueConsent(tx, r, e)
 	case plan.Event:
-		return applyDuePlan(ctx, tx, e)
+		return applyDuePlan(tx, e)
 	case shop.Event:
-		return applyDueSlot(ctx, tx, r, e)
+		return applyDueSlot(tx, r, e)
 	case seal.Sealed:
-		return tx.Exec(ctx, `insert into due_seals (consent, hour) values ($1, $2)`, e.Consent, e.Hour)
+		return tx.Do(addDueSeal, e.Consent, e.Hour)
 	case exam.RunRecorded:
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
 		}
-		return tx.Exec(ctx, `insert into due_runs (agent, n, event) values ($1, $2, $3)`, r.Stream.ID(), r.Version, data)
+		return tx.Do(addDueRun, r.Stream.ID(), r.Version, data)
 	case finding.Reached:
 		final := e.Cycle == finding.AtEnd
-		err := tx.Exec(ctx, `update due_consents set looks = $2, final = final or $3, p_always = $4 where consent = $1`,
-			e.Consent, e.Look, final, e.PAlways)
-		if err != nil || final {
+		if err := tx.Do(compareDueConsent, e.Consent, e.Look, final, e.PAlways); err != nil || final {
 			return err
 		}
-		return tx.Exec(ctx, `insert into due_compared (consent, day) values ($1, $2) on conflict do nothing`, e.Consent, e.Day)
+		return tx.Do(addDueCompared, e.Consent, e.Day)
 	}
 	return nil
 }
 
-func applyDueAgent(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+func applyDueAgent(tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case agent.Registered:
-		return tx.Exec(ctx, `insert into due_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
+		return tx.Do(addDueAgent, string(e.Agent), e.Demo)
 	case agent.SurfaceObserved:
-		return tx.Exec(ctx, `insert into due_surfaces (agent, n, kind, url, hash, seen) values ($1, $2, $3, $4, $5, $6)`,
-			r.Stream.ID(), r.Version, string(e.Kind), e.URL, e.Surface.String(), r.Time)
+		return tx.Do(addDueSurface, r.Stream.ID(), r.Version, string(e.Kind), e.URL, e.Surface.String(), r.Time)
 	}
 	return nil
 }
 
-func applyDueConsent(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
-	over := func(id string) error {
-		return tx.Exec(ctx, `update due_consents set over = $2 where consent = $1`, id, r.Time)
-	}
+func applyDueConsent(tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case consent.Granted:
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
 		}
-		return tx.Exec(ctx, `
-			insert into due_consents (consent, agent, demo, event, granted)
-			values ($1, $2, coalesce((select demo from due_agents where agent = $2), false), $3, $4)`,
-			e.Consent, string(e.Payload.Agent), data, r.Time)
+		return tx.Do(addDueConsent, e.Consent, string(e.Payload.Agent), data, r.Time)
 	case consent.HostProven:
-		return tx.Exec(ctx, `insert into due_proofs (consent, endpoint) values ($1, $2) on conflict do nothing`, e.Consent, e.Endpoint)
+		return tx.Do(addDueProof, e.Consent, e.Endpoint)
 	case consent.HostLost:
-		return tx.Exec(ctx, `delete from due_proofs where consent = $1 and endpoint = $2`, e.Consent, e.Endpoint)
+		return tx.Do(dropDueProof, e.Consent, e.Endpoint)
 	case consent.Revoked:
-		return over(e.Consent)
+		return tx.Do(endDueConsent, e.Consent, r.Time)
 	case consent.Ended:
-		return over(e.Consent)
+		return tx.Do(endDueConsent, e.Consent, r.Time)
 	}
 	return nil
 }
 
-func applyDuePlan(ctx context.Context, tx Tx, e domain.Event) error {
+func applyDuePlan(tx Tx, e domain.Event) error {
 	switch e := e.(type) {
 	case plan.Sealed:
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
 		}
-		return tx.Exec(ctx, `insert into due_plans (consent, day, event) values ($1, $2, $3)`, e.Consent, e.Day, data)
+		return tx.Do(sealDuePlan, e.Consent, e.Day, data)
 	case plan.Opened:
-		return tx.Exec(ctx, `
-			insert into due_plans (consent, day, opened, count) values ($1, $2, true, $3)
-			on conflict (consent, day) do update set opened = true, count = $3`, e.Consent, e.Day, e.Count)
+		return tx.Do(openDuePlan, e.Consent, e.Day, e.Count)
 	}
 	return nil
 }
 
-func applyDueSlot(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
-	head := r.Hash.String()
-	step := func(state shop.State) error {
-		return tx.Exec(ctx, `update due_slots set state = $2, head = $3 where shop = $1`, r.Stream.ID(), string(state), head)
-	}
+func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
+	id, head := r.Stream.ID(), r.Hash.String()
+	step := func(state shop.State) error { return tx.Do(moveDueSlot, id, head, string(state), nil, nil, nil) }
 	switch e := e.(type) {
 	case shop.Committed:
-		return tx.Exec(ctx, `insert into due_slots (shop, consent, day, slot, state, head) values ($1, $2, $3, $4, $5, $6)`,
-			r.Stream.ID(), e.Consent, e.Day, e.Slot, string(shop.StateCommitted), head)
+		return tx.Do(addDueSlot, id, e.Consent, e.Day, e.Slot, string(shop.StateCommitted), head)
 	case shop.Sent:
-		return tx.Exec(ctx, `update due_slots set state = $2, sent = $3, head = $4 where shop = $1`,
-			r.Stream.ID(), string(shop.StateSent), r.Time, head)
+		return tx.Do(moveDueSlot, id, head, string(shop.StateSent), r.Time, nil, nil)
 	case shop.SessionOpened, shop.SessionAction, shop.SessionClosed:
 		return step(shop.StateConversed)
 	case shop.Replied:
@@ -189,10 +221,9 @@ func applyDueSlot(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) e
 		if err != nil {
 			return err
 		}
-		return tx.Exec(ctx, `update due_slots set state = $2, family = $3, result = $4, head = $5 where shop = $1`,
-			r.Stream.ID(), string(shop.StateRevealed), e.Family, result, head)
+		return tx.Do(moveDueSlot, id, head, string(shop.StateRevealed), nil, e.Family, result)
 	case shop.Erased:
-		return tx.Exec(ctx, `update due_slots set head = $2 where shop = $1`, r.Stream.ID(), head)
+		return tx.Do(moveDueSlot, id, head, nil, nil, nil, nil)
 	}
 	return nil
 }

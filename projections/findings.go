@@ -14,7 +14,7 @@ import (
 
 // Findings is every comparison of field and exam.
 var Findings = Projection{
-	Name: "findings", Version: 1, Visibility: domain.Public,
+	Name: "findings", Version: 1, Visibility: domain.Public, ByStream: true,
 	Tables: `
 		create table findings (
 			consent text        not null,
@@ -31,16 +31,18 @@ var Findings = Projection{
 	Apply: applyFindings,
 }
 
-func applyFindings(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+var addFinding = &Change{Table: "findings", Key: 2, SQL: `
+	insert into findings (consent, look, agent, verdict, reached, data)
+	select * from unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::timestamptz[], $6::bytea[])`}
+
+func applyFindings(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case finding.Reached:
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
 		}
-		return tx.Exec(ctx, `
-			insert into findings (consent, look, agent, verdict, reached, data) values ($1, $2, $3, $4, $5, $6)`,
-			e.Consent, e.Look, string(e.Agent), string(e.Verdict), r.Time, data)
+		return tx.Do(addFinding, e.Consent, e.Look, string(e.Agent), string(e.Verdict), r.Time, data)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // Plans is the plan of each day of each consent, sealed and opened.
 var Plans = Projection{
-	Name: "plans", Version: 2, Visibility: domain.Public,
+	Name: "plans", Version: 2, Visibility: domain.Public, ByStream: true,
 	Tables: `
 		create table plans (
 			consent   text   not null,
@@ -28,31 +28,38 @@ var Plans = Projection{
 	Apply: applyPlans,
 }
 
-func applyPlans(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
+var (
+	sealPlan = &Change{Table: "plans", Key: 2, SQL: `
+		insert into plans (consent, day, sealed, sealed_at)
+		select * from unnest($1::text[], $2::bigint[], $3::bytea[], $4::timestamptz[])`}
+	openPlan = &Change{Table: "plans", Key: 2, SQL: `
+		insert into plans (consent, day, opened, opened_at)
+		select * from unnest($1::text[], $2::bigint[], $3::bytea[], $4::timestamptz[])
+		on conflict (consent, day) do update set opened = excluded.opened, opened_at = excluded.opened_at`}
+	openSurface = &Change{Table: "plan_surfaces", Key: 1, SQL: `
+		insert into plan_surfaces (hash) select * from unnest($1::text[]) on conflict do nothing`}
+)
+
+func applyPlans(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case plan.Sealed:
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
 		}
-		return tx.Exec(ctx, `insert into plans (consent, day, sealed, sealed_at) values ($1, $2, $3, $4)`,
-			e.Consent, e.Day, data, r.Time)
+		return tx.Do(sealPlan, e.Consent, e.Day, data, r.Time)
 	case plan.Opened:
 		data, err := domain.Encode(e)
 		if err != nil {
 			return err
 		}
 		for _, surface := range e.Surfaces {
-			err := tx.Exec(ctx, `insert into plan_surfaces (hash) values ($1) on conflict do nothing`, surface.Hash.String())
-			if err != nil {
+			if err := tx.Do(openSurface, surface.Hash.String()); err != nil {
 				return err
 			}
 		}
 		// Opened without a plan: the operator was late.
-		return tx.Exec(ctx, `
-			insert into plans (consent, day, opened, opened_at) values ($1, $2, $3, $4)
-			on conflict (consent, day) do update set opened = $3, opened_at = $4`,
-			e.Consent, e.Day, data, r.Time)
+		return tx.Do(openPlan, e.Consent, e.Day, data, r.Time)
 	}
 	return nil
 }

@@ -57,8 +57,22 @@ var Programme = Projection{
 	Apply: applyProgramme,
 }
 
+var (
+	passTime = &Change{Table: "programme", Gathers: true, SQL: `
+		update programme set as_of = greatest(as_of, (select max(v.time) from unnest($1::timestamptz[]) as v (time)))`}
+	addProgrammeAgent = &Change{Table: "programme_agents", Key: 1, SQL: `
+		insert into programme_agents (agent, demo) select * from unnest($1::text[], $2::boolean[])`}
+	countTotal = &Change{Table: "programme_totals", Gathers: true, Reads: []Reading{{"programme_agents", 0}}, SQL: `
+		insert into programme_totals (demo, kind, value, n)
+		select coalesce(a.demo, false), v.kind, v.value, sum(v.n)
+		from unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) as v (agent, kind, value, n)
+		left join programme_agents a using (agent)
+		group by 1, 2, 3
+		on conflict (demo, kind, value) do update set n = programme_totals.n + excluded.n`}
+)
+
 func applyProgramme(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
-	if err := tx.Exec(ctx, `update programme set as_of = $1 where as_of is null or as_of < $1`, r.Time); err != nil {
+	if err := tx.Do(passTime, r.Time); err != nil {
 		return err
 	}
 	publish := func(kind string, version uint32, hash domain.Hash) error {
@@ -66,10 +80,7 @@ func applyProgramme(ctx context.Context, tx Tx, r ledger.Record, e domain.Event)
 			r.Version, kind, version, hash.String(), r.Time)
 	}
 	count := func(ref, kind, value string, n int) error {
-		return tx.Exec(ctx, `
-			insert into programme_totals (demo, kind, value, n)
-			values (coalesce((select demo from programme_agents where agent = $1), false), $2, $3, $4)
-			on conflict (demo, kind, value) do update set n = programme_totals.n + excluded.n`, ref, kind, value, n)
+		return tx.Do(countTotal, ref, kind, value, n)
 	}
 	over := func(state string) error {
 		ref := r.Stream.ID()
@@ -95,7 +106,7 @@ func applyProgramme(ctx context.Context, tx Tx, r ledger.Record, e domain.Event)
 	case programme.Resumed:
 		return tx.Exec(ctx, `delete from programme_pauses where scope = $1`, string(e.Scope))
 	case agent.Registered:
-		return tx.Exec(ctx, `insert into programme_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
+		return tx.Do(addProgrammeAgent, string(e.Agent), e.Demo)
 	case consent.Granted:
 		return count(string(e.Payload.Agent), "consent", Active, 1)
 	case consent.Refused:

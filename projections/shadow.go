@@ -33,10 +33,10 @@ type shadow struct {
 	runner       *Runner // on tables in the shadow
 }
 
-// openShadow makes an empty shadow, called purpose, for some projections. It returns
-// an error matching [domain.ErrConflict] while another one of this purpose is open.
-// What is left of one whose process has died is removed.
-func (r *Runner) openShadow(ctx context.Context, purpose string, list []Projection) (s *shadow, err error) {
+// openShadow makes an empty shadow, called purpose, for some projections. While another
+// one of this purpose is open it waits for that, or returns an error matching
+// [domain.ErrConflict]. What is left of one whose process has died is removed.
+func (r *Runner) openShadow(ctx context.Context, purpose string, list []Projection, wait bool) (s *shadow, err error) {
 	live, err := schemaOf(ctx, r.Pool)
 	if err != nil {
 		return nil, err
@@ -52,14 +52,10 @@ func (r *Runner) openShadow(ctx context.Context, purpose string, list []Projecti
 			s = nil
 		}
 	}()
-	var ours bool
-	if err := conn.QueryRow(ctx, `select pg_try_advisory_lock(`+shadowLock+`)`, s.schema).Scan(&ours); err != nil {
-		return s, fmt.Errorf("lock the schema %s: %w", s.schema, err)
-	}
-	if !ours {
+	if err := s.lock(ctx, purpose, wait); err != nil {
 		s.conn.Release()
 		s.conn = nil
-		return s, fmt.Errorf("%s is under way already; wait for it to end: %w", s.schema, domain.ErrConflict)
+		return s, err
 	}
 	name := pgx.Identifier{s.schema}.Sanitize()
 	if _, err := conn.Exec(ctx, `drop schema if exists `+name+` cascade`); err != nil {
@@ -69,7 +65,7 @@ func (r *Runner) openShadow(ctx context.Context, purpose string, list []Projecti
 		return s, fmt.Errorf("create %s: %w", s.schema, err)
 	}
 	cfg := r.Pool.Config()
-	cfg.MinConns, cfg.MaxConns = 0, 2
+	cfg.MinConns, cfg.MaxConns = 0, shadowConns
 	path := cfg.ConnConfig.RuntimeParams["search_path"]
 	cfg.ConnConfig.RuntimeParams["search_path"] = path[:len(path)-len(live)] + s.schema
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -80,7 +76,28 @@ func (r *Runner) openShadow(ctx context.Context, purpose string, list []Projecti
 	return s, s.runner.Init(ctx)
 }
 
+// shadowConns is how many projections are made at the same time.
+const shadowConns = 4
+
 const shadowLock = `hashtextextended('karatum/mystery/projections/shadow/' || $1, 0)`
+
+// lock takes the right to the schema.
+func (s *shadow) lock(ctx context.Context, purpose string, wait bool) error {
+	if wait {
+		if _, err := s.conn.Exec(ctx, `select pg_advisory_lock(`+shadowLock+`)`, s.schema); err != nil {
+			return fmt.Errorf("lock the schema %s: %w", s.schema, err)
+		}
+		return nil
+	}
+	var ours bool
+	if err := s.conn.QueryRow(ctx, `select pg_try_advisory_lock(`+shadowLock+`)`, s.schema).Scan(&ours); err != nil {
+		return fmt.Errorf("lock the schema %s: %w", s.schema, err)
+	}
+	if !ours {
+		return fmt.Errorf("another %s of the read models is under way; wait for it to end: %w", purpose, domain.ErrConflict)
+	}
+	return nil
+}
 
 // close removes the shadow, and gives up the right to it.
 func (s *shadow) close(ctx context.Context) error {
@@ -179,7 +196,7 @@ func standings(ctx context.Context, q interface {
 // Projections stand still only while the last records are folded and the tables
 // compared.
 func (r *Runner) Compare(ctx context.Context) (err error) {
-	s, err := r.openShadow(ctx, "verify", r.Projections)
+	s, err := r.openShadow(ctx, "verify", r.Projections, false)
 	if err != nil {
 		return err
 	}
@@ -203,7 +220,15 @@ func (r *Runner) Compare(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		parked, err := readParked(ctx, tx)
+		if err != nil {
+			return err
+		}
 		var damaged []error
+		for _, p := range parked {
+			damaged = append(damaged, fmt.Errorf("projection %s leaves out %s from version %d on; run: karatum-mystery projections retry: %w",
+				p.Projection, p.Stream, p.Version, ledger.ErrDamaged))
+		}
 		for _, p := range r.Projections {
 			if err := s.catchUp(ctx, now[p.Name].position, p); err != nil {
 				return err

@@ -56,25 +56,41 @@ var Shops = Projection{
 	Apply: applyShops,
 }
 
+var (
+	addShopAgent = &Change{Table: "shop_agents", Key: 1, SQL: `
+		insert into shop_agents (agent, demo) select * from unnest($1::text[], $2::boolean[])`}
+	addShopConsent = &Change{Table: "shop_consents", Key: 1, Reads: []Reading{{"shop_agents", 1}}, SQL: `
+		insert into shop_consents (consent, agent, demo, entropy)
+		select v.consent, v.agent, coalesce(a.demo, false), v.entropy
+		from unnest($1::text[], $2::text[], $3::bytea[]) as v (consent, agent, entropy)
+		left join shop_agents a using (agent)`}
+	addShop = &Change{Table: "shops", Key: 1, Reads: []Reading{{"shop_consents", 1}}, SQL: `
+		insert into shops (shop, consent, agent, demo, day, slot, commit, phase)
+		select v.shop, v.consent, c.agent, c.demo, v.day, v.slot, v.commit, 'sealed'
+		from unnest($1::text[], $2::text[], $3::bigint[], $4::int[], $5::text[]) as v (shop, consent, day, slot, commit)
+		join shop_consents c using (consent)`}
+	revealShop = &Change{Table: "shops", Key: 1, SQL: `
+		update shops s set phase = 'revealed', revealed = v.revealed, data = v.data
+		from unnest($1::text[], $2::timestamptz[], $3::bytea[]) as v (shop, revealed, data) where s.shop = v.shop`}
+	eraseShop = &Change{Table: "shops", Key: 1, SQL: `
+		update shops s set erased = v.erased, reason = v.reason
+		from unnest($1::text[], $2::timestamptz[], $3::text[]) as v (shop, erased, reason) where s.shop = v.shop`}
+	openPad = &Change{Table: "shops", Key: 1, SQL: `
+		update shops s set phase = 'pad' from unnest($1::text[]) as v (shop) where s.shop = v.shop and phase = 'sealed'`}
+)
+
 func applyShops(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case agent.Registered:
-		return tx.Exec(ctx, `insert into shop_agents (agent, demo) values ($1, $2)`, string(e.Agent), e.Demo)
+		return tx.Do(addShopAgent, string(e.Agent), e.Demo)
 	case consent.Granted:
-		return tx.Exec(ctx, `
-			insert into shop_consents (consent, agent, demo, entropy)
-			values ($1, $2, coalesce((select demo from shop_agents where agent = $2), false), $3)`,
-			e.Consent, string(e.Payload.Agent), e.Entropy())
+		return tx.Do(addShopConsent, e.Consent, string(e.Payload.Agent), e.Entropy())
 	case shop.Committed:
-		return tx.Exec(ctx, `
-			insert into shops (shop, consent, agent, demo, day, slot, commit, phase)
-			select $1, consent, agent, demo, $3, $4, $5, 'sealed' from shop_consents where consent = $2`,
-			r.Stream.ID(), e.Consent, e.Day, e.Slot, e.Commit.String())
+		return tx.Do(addShop, r.Stream.ID(), e.Consent, e.Day, e.Slot, e.Commit.String())
 	case shop.Revealed:
-		return tx.Exec(ctx, `update shops set phase = 'revealed', revealed = $2, data = $3 where shop = $1`,
-			r.Stream.ID(), r.Time, r.Data)
+		return tx.Do(revealShop, r.Stream.ID(), r.Time, r.Data)
 	case shop.Erased:
-		return tx.Exec(ctx, `update shops set erased = $2, reason = $3 where shop = $1`, r.Stream.ID(), r.Time, e.Reason)
+		return tx.Do(eraseShop, r.Stream.ID(), r.Time, e.Reason)
 	case plan.Opened:
 		return openPads(ctx, tx, e)
 	}
@@ -86,7 +102,7 @@ func openPads(ctx context.Context, tx Tx, e plan.Opened) error {
 		return nil
 	}
 	var entropy []byte
-	err := tx.QueryRow(ctx, `select entropy from shop_consents where consent = $1`, e.Consent).Scan(&entropy)
+	err := tx.Lookup(ctx, "shop_consents", []any{e.Consent}, `select entropy from shop_consents where consent = $1`, e.Consent).Scan(&entropy)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil // no consent, no slots
 	}
@@ -94,15 +110,15 @@ func openPads(ctx context.Context, tx Tx, e plan.Opened) error {
 		return err
 	}
 	tasks := plan.RealSlots(plan.DaySecret(e.Key, entropy), e.Count)
-	var pads []int
 	for slot, isTask := range tasks {
-		if !isTask {
-			pads = append(pads, slot)
+		if isTask {
+			continue
+		}
+		if err := tx.Do(openPad, plan.ShopID(e.Consent, e.Day, uint32(slot))); err != nil {
+			return err
 		}
 	}
-	return tx.Exec(ctx, `
-		update shops set phase = 'pad' where consent = $1 and day = $2 and slot = any($3) and phase = 'sealed'`,
-		e.Consent, e.Day, pads)
+	return nil
 }
 
 // A Shop is one slot of a plan. Before it is revealed nothing in it tells a task

@@ -100,6 +100,27 @@ func (h *history) After(_ context.Context, position uint64) iter.Seq2[ledger.Rec
 	}
 }
 
+// Stream implements [ledger.Log].
+func (h *history) Stream(ctx context.Context, s ledger.Stream, version uint64) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for r, err := range h.After(ctx, 0) {
+			if r.Stream == s && r.Version > version && !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// End returns the position of the last record.
+func (h *history) End(context.Context) (uint64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.records) == 0 {
+		return 0, nil
+	}
+	return h.records[len(h.records)-1].Position, nil
+}
+
 // runnerOn returns a runner of some projections with their tables made.
 func runnerOn(t *testing.T, pool *pgxpool.Pool, log ledger.Log, list ...projections.Projection) *projections.Runner {
 	t.Helper()
@@ -117,10 +138,24 @@ func catchUp(t *testing.T, r *projections.Runner) {
 	}
 }
 
-// dump returns the rows of all tables of the read models but the checkpoints.
+// parked returns the streams that are parked.
+func parked(t *testing.T, r *projections.Runner) (list []projections.Parked) {
+	t.Helper()
+	status, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range status {
+		list = append(list, s.Parked...)
+	}
+	return list
+}
+
+// dump returns the rows of all tables of the read models but the checkpoints and
+// what is parked.
 func dump(t *testing.T, pool *pgxpool.Pool) map[string][]string {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), `select tablename::text from pg_tables where schemaname = $1 and tablename <> 'checkpoints'`,
+	rows, err := pool.Query(t.Context(), `select tablename::text from pg_tables where schemaname = $1 and tablename not in ('checkpoints', 'parked')`,
 		pgtest.Schema(pool)+"_rm")
 	if err != nil {
 		t.Fatal(err)

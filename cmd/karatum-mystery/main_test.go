@@ -73,6 +73,10 @@ func TestBadCommandLines(t *testing.T) {
 		{"erase what is no shop", []string{"ledger", "erase", "--shop", "shp_1", "--reason", "x"}, exitUsage, "--shop"},
 		{"export to nowhere", []string{"ledger", "export"}, exitUsage, "arg"},
 		{"import from nowhere", []string{"ledger", "import"}, exitUsage, "arg"},
+		{"park nothing", []string{"projections", "park", "--reason", "x"}, exitUsage, "arg"},
+		{"park without a reason", []string{"projections", "park", "agents", "agent/build:42"}, exitUsage, "reason"},
+		{"park for no reason", []string{"projections", "park", "agents", "agent/build:42", "--reason", " "}, exitUsage, "--reason"},
+		{"retry too much", []string{"projections", "retry", "agents", "agent/build:42", "x"}, exitUsage, "arg"},
 		{"a tail of nothing", []string{"ledger", "tail", "--lines", "-1"}, exitUsage, "--lines"},
 		{"both and neither", []string{"serve", "--work", "--no-work"}, exitUsage, "none of the others"},
 		{"two scopes at once", []string{"programme", "pause", "--host", "agent.example", "--identity", "1", "--reason", "x"}, exitUsage, "none of the others"},
@@ -121,12 +125,12 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 // processes meanwhile, as an operator does.
 func TestOperate(t *testing.T) {
 	t.Parallel()
-	getenv := env(t, nil)
+	getenv := env(t, map[string]string{"MYSTERY_OPERATOR_ADDR": "127.0.0.1:0"})
 	ctx, stop := context.WithCancel(t.Context())
 	log := new(lines)
 	served := make(chan int, 1)
 	go func() { served <- run(ctx, []string{"serve", "--listen", "127.0.0.1:0"}, getenv, io.Discard, log) }()
-	base := "http://" + log.address(t)
+	base := "http://" + log.find(t, serving)
 
 	do := func(args ...string) (string, string, int) {
 		var stdout, stderr bytes.Buffer
@@ -169,6 +173,11 @@ func TestOperate(t *testing.T) {
 	pauses(t, do, base)
 	eventually(t, base+"/ledger/checkpoint", "/ledger\n")
 	rotates(t, do, base)
+	eventually(t, "http://"+log.find(t, operating)+"/metrics", `mystery_projection_parked_streams{projection="shops"} 0`)
+	eventually(t, base+"/metrics", "not-found")
+	if body := eventually(t, base+"/readyz", "o"); strings.ContainsAny(body, "0123456789") {
+		t.Errorf("/readyz shows numbers: %s", body)
+	}
 	stop()
 	if code := <-served; code != 0 {
 		t.Errorf("serve = %d after being stopped, want 0; it said %s", code, log)
@@ -315,12 +324,16 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-var serving = regexp.MustCompile(`"msg":"serving","address":"([^"]+)"`)
+var (
+	serving   = regexp.MustCompile(`"msg":"serving","address":"([^"]+)"`)
+	operating = regexp.MustCompile(`"msg":"the operator is served","address":"([^"]+)"`)
+)
 
-func (l *lines) address(t *testing.T) string {
+// find waits for a line of the log, and returns the address in it.
+func (l *lines) find(t *testing.T, line *regexp.Regexp) string {
 	t.Helper()
 	for range 300 {
-		if m := serving.FindStringSubmatch(l.String()); m != nil {
+		if m := line.FindStringSubmatch(l.String()); m != nil {
 			return m[1]
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -59,6 +59,8 @@ Environment (all optional):
                                 URL each, and "quorum N" for how many must cosign
   MYSTERY_CHECKPOINT_INTERVAL   how often a checkpoint of the public log is signed, 1s
                                 to 24h (10m)
+  MYSTERY_OPERATOR_ADDR         loopback address, such as localhost:8081, of metrics and
+                                of the interface to the read models; if unset, none
   MYSTERY_CHAIN                 chain id on which contract wallets of owners are (84532)
   MYSTERY_RPC_<chain id>        nodes of a chain, http(s) URLs by commas, such as
                                 MYSTERY_RPC_84532; "none" asks none (public nodes of
@@ -113,7 +115,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
-	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.ledger(), p.doctor())
+	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.ledger(), p.projections(), p.doctor())
 	p.mark(root)
 	return root
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	operatorapi "github.com/karatum/mystery/api/operator"
 	"github.com/karatum/mystery/cmd/internal/assembly"
 )
 
@@ -51,6 +52,7 @@ karatum-mystery work, unless --work asks for both in one.`,
 		g, ctx := errgroup.WithContext(cmd.Context())
 		g.Go(func() error { return prog.Follow(ctx) })
 		g.Go(func() error { return p.listen(ctx, listen, api) })
+		g.Go(func() error { return p.operator(ctx, prog) })
 		if both || prog.Private && !alone {
 			g.Go(func() error { return prog.Worker.Run(ctx, workEvery) })
 		}
@@ -73,6 +75,7 @@ func (p *program) work() *cobra.Command {
 			g, ctx := errgroup.WithContext(cmd.Context())
 			g.Go(func() error { return prog.Follow(ctx) })
 			g.Go(func() error { return prog.Worker.Run(ctx, workEvery) })
+			g.Go(func() error { return p.operator(ctx, prog) })
 			return g.Wait()
 		},
 	}
@@ -85,7 +88,27 @@ func (p *program) listen(ctx context.Context, addr string, h http.Handler) error
 		return fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	p.logger().InfoContext(ctx, "serving", "address", l.Addr().String(), "url", "http://"+l.Addr().String()+"/v1/mystery")
-	s := assembly.Server(h)
+	return serve(ctx, l, assembly.Server(h))
+}
+
+// operator serves the interface for the operator until ctx ends, if there is to be one.
+func (p *program) operator(ctx context.Context, prog *assembly.Programme) error {
+	l, err := prog.OperatorListener(ctx)
+	if err != nil {
+		return fmt.Errorf("MYSTERY_OPERATOR_ADDR: %w", err)
+	}
+	if l == nil {
+		return nil
+	}
+	p.logger().InfoContext(ctx, "the operator is served", "address", l.Addr().String(), "url", "http://"+l.Addr().String()+operatorapi.Root+"/projections")
+	s := assembly.Server(prog.Operator())
+	s.WriteTimeout = 0 // a rebuild takes what it takes
+	s.BaseContext = func(net.Listener) context.Context { return ctx }
+	return serve(ctx, l, s)
+}
+
+// serve lets s serve l until ctx ends, and requests under way finish.
+func serve(ctx context.Context, l net.Listener, s *http.Server) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {

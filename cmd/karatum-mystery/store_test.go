@@ -49,6 +49,7 @@ func TestLooksAfterTheLedger(t *testing.T) {
 	if out, _, code := first("ledger", "tail", "--lines", "1", "--json"); code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"stream":"agent/build:42"`) {
 		t.Errorf("tail = %d, %s", code, out)
 	}
+	looksAfterReadModels(t, first, from)
 	file := filepath.Join(t.TempDir(), "ledger.jsonl")
 	if _, msg, code := first("ledger", "export", file); code != 0 {
 		t.Fatalf("export = %d, %s", code, msg)
@@ -80,6 +81,45 @@ func TestLooksAfterTheLedger(t *testing.T) {
 	out, msg, code = second("ledger", "verify")
 	if code != exitDamaged || !strings.Contains(out, "position 1, version 1 of programme") {
 		t.Errorf("verify of a ledger with a changed record = %d, %s (%s), want %d and the place", code, out, msg, exitDamaged)
+	}
+}
+
+// looksAfterReadModels parks a stream, tries it again and makes read models anew.
+func looksAfterReadModels(t *testing.T, do func(args ...string) (string, string, int), url string) {
+	t.Helper()
+	for _, tt := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"projections status", 0, "programme"},
+		{"projections retry", exitNotFound, "no such stream is parked"},
+		{"projections park agents agent/build:42 --reason review", 0, "leaves out agent/build:42 from version 2 on"},
+		{"projections park agents agent/build:42 --reason review", exitRefused, "already"},
+		{"projections park nosuch agent/build:42 --reason review", exitNotFound, "nosuch"},
+		{"projections status", 0, "agents leaves out agent/build:42"},
+		{"ledger verify", exitDamaged, "projection agents leaves out agent/build:42"},
+		{"projections retry agents agent/build:42 --json", 0, `{"parked":[]}`},
+		{"projections rebuild nosuch", exitNotFound, "nosuch"},
+		{"projections rebuild agents shops --json", 0, `"generation":4`},
+		{"projections rebuild", 0, "due"},
+		{"ledger verify", 0, "all is well"},
+	} {
+		out, msg, code := do(strings.Fields(tt.args)...)
+		if code != tt.code || !strings.Contains(out+msg, tt.says) {
+			t.Errorf("%s = %d, %s%s, want %d and %q", tt.args, code, out, msg, tt.code, tt.says)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `select pg_advisory_lock(hashtextextended('karatum/mystery/projections/shadow/mystery_rm_rebuild', 0))`); err != nil {
+		t.Fatal(err)
+	}
+	if _, msg, code := do("projections", "rebuild", "agents"); code != exitRefused || !strings.Contains(msg, "under way") {
+		t.Errorf("a second rebuild = %d, %s, want %d", code, msg, exitRefused)
 	}
 }
 

@@ -125,20 +125,19 @@ func TestKilledAtEveryStatement(t *testing.T) {
 
 	plain := w.pool
 	owner := tamper(t, plain)
-	k := new(killer)
-	dying := mortal(t, plain, k)
+	dying, k := pgtest.Mortal(t, plain)
 	signed := make(map[uint64]string) // every note that was ever seen by anybody
 	for n := 0; ; n++ {
 		reset(t, owner)
 		w.now = start
 		w.use(dying)
-		k.arm(n)
+		k.Arm(n)
 		err := w.integrator.Integrate(t.Context())
 		if err == nil {
 			w.pass(every)
 			err = w.publisher.Publish(t.Context())
 		}
-		died := k.disarm()
+		died := k.Disarm()
 		if died != (err != nil) {
 			t.Fatalf("killed at statement %d: %t, and the error is %v", n, died, err)
 		}

@@ -2,7 +2,6 @@ package publiclog_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -241,76 +240,4 @@ func reset(tb testing.TB, owner *pgx.Conn) {
 			tb.Fatal(err)
 		}
 	}
-}
-
-var errKilled = errors.New("killed")
-
-// A killer ends the use of a database at one of its statements: from then on nothing
-// is done any more, as after the end of a process.
-type killer struct {
-	mu    sync.Mutex
-	armed bool
-	left  int // statements that are still done
-	died  bool
-}
-
-// arm lets it die after n more statements.
-func (k *killer) arm(n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.armed, k.left, k.died = true, n, false
-}
-
-// disarm lets it live on, and reports whether it had died.
-func (k *killer) disarm() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.armed = false
-	return k.died
-}
-
-func (k *killer) step(ctx context.Context) context.Context {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.armed {
-		return ctx
-	}
-	if k.left == 0 {
-		k.died = true
-		dead, cancel := context.WithCancelCause(ctx)
-		cancel(errKilled)
-		return dead
-	}
-	k.left--
-	return ctx
-}
-
-func (k *killer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return k.step(ctx)
-}
-func (*killer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (k *killer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return k.step(ctx)
-}
-func (*killer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (*killer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-
-func (k *killer) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
-	return k.step(ctx)
-}
-func (*killer) TraceCopyFromEnd(context.Context, *pgx.Conn, pgx.TraceCopyFromEndData) {}
-
-// mortal returns a pool on the schema of another that k can end.
-func mortal(tb testing.TB, pool *pgxpool.Pool, k *killer) *pgxpool.Pool {
-	tb.Helper()
-	cfg := pool.Config()
-	cfg.ConnConfig.Tracer = k
-	cfg.MinConns, cfg.MaxConns = 0, 4
-	p, err := pgxpool.NewWithConfig(context.Background(), cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(p.Close)
-	return p
 }

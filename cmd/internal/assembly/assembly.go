@@ -196,7 +196,7 @@ const parallel = 8
 // work returns the worker's own read model, which no other one can hold up.
 func (p *Programme) work(catalog domain.Catalog) *work {
 	return &work{
-		&projections.Runner{Log: p.ledger, Catalog: catalog, Pool: p.pool, Projections: []projections.Projection{projections.DueWork}},
+		&projections.Runner{Log: p.ledger, Catalog: catalog, Pool: p.pool, Projections: []projections.Projection{projections.DueWork}, Logger: p.log},
 		projections.Due{Pool: p.pool},
 	}
 }

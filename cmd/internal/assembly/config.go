@@ -78,6 +78,11 @@ type Config struct {
 	// such as 10m: from 1s to 24h, 10m if empty.
 	CheckpointInterval string
 
+	// OperatorAddr (MYSTERY_OPERATOR_ADDR) is the loopback address and port, such as
+	// localhost:8081, of the interface for the operator: metrics, and where the read
+	// models stand. If empty, there is none.
+	OperatorAddr string
+
 	// Chain (MYSTERY_CHAIN) is the id of the chain on which the contract wallets of
 	// owners are. If empty, it is 84532, Base Sepolia.
 	Chain string
@@ -108,6 +113,8 @@ func ConfigFrom(getenv func(string) string) Config {
 		LogKeyFile:         getenv("MYSTERY_LOG_KEY_FILE"),
 		WitnessFile:        getenv("MYSTERY_WITNESSES"),
 		CheckpointInterval: getenv("MYSTERY_CHECKPOINT_INTERVAL"),
+
+		OperatorAddr: getenv("MYSTERY_OPERATOR_ADDR"),
 
 		Chain: getenv("MYSTERY_CHAIN"),
 	}

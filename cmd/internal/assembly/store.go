@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"time"
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/eventlog/postgres"
@@ -57,6 +58,9 @@ func OpenStore(ctx context.Context, c Config, o Options) (s *Store, err error) {
 	s.runner = &projections.Runner{Log: p.ledger, Catalog: s.Catalog, Pool: p.pool, Projections: projections.All(), Logger: p.log}
 	return s, nil
 }
+
+// Now returns programme time.
+func (s *Store) Now() time.Time { return s.programme.Now() }
 
 // Close ends everything that OpenStore began.
 func (s *Store) Close() { s.programme.Close() }

@@ -1,0 +1,229 @@
+package projections
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Tx is what a projection changes its tables with. What is added to it runs later, and
+// many changes in one go, so an error may come from a later call.
+type Tx interface {
+	// Do adds a change. It takes one argument for each parameter of the change.
+	Do(c *Change, args ...any) error
+
+	// Exec adds a statement that nothing is known of: it runs behind all that was
+	// added before, and before all that comes after. It is for what is rare, as each
+	// costs a statement of its own, and parts the changes around it.
+	Exec(ctx context.Context, sql string, args ...any) error
+
+	// Lookup runs a query that reads one row, of which table and key are given, or
+	// with no key any row of the table. It sees all that was added before.
+	Lookup(ctx context.Context, table string, key []any, sql string, args ...any) pgx.Row
+
+	// QueryRow runs a query behind all that was added before.
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// A Change is a statement that changes one row for one event, and many rows for many
+// events: its parameters are arrays with an element for each event, which it takes apart
+// with unnest.
+//
+// Changes to different rows may run in any order, and those to one row run in the
+// order in which they were added.
+type Change struct {
+	SQL string
+
+	// Table and the first Key arguments say which row is changed; all changes of a
+	// table say it alike. With no Key, they run in the order in which they were added.
+	Table string
+	Key   int
+
+	// Reads says which rows it looks at besides.
+	Reads []Reading
+
+	// Gathers says that the statement makes one thing of all changes of one row, in
+	// their order, such as a sum. Else one statement changes a row once.
+	Gathers bool
+}
+
+// A Reading is a row that a [Change] looks at: that of Table whose key is an argument.
+type Reading struct {
+	Table string
+	Arg   int // from 0
+}
+
+// A fold is a [Tx] that makes few statements of the changes of many records.
+//
+// It keeps groups, which run one after the other; each is one statement. A change goes
+// into the first group of its kind that lies behind everything it must not overtake.
+// With many streams in a page that is one of the first few, whatever the order of the
+// records is.
+type fold struct {
+	begin  func(context.Context) (pgx.Tx, error)
+	tx     pgx.Tx // nil until something has to run
+	groups []*group
+	kinds  map[*Change][]int // groups of each kind, not yet run
+	writes map[string]write  // the last group that changes a row
+	reads  map[string]int    // the first group that may change a row again
+	floor  int               // groups before this one take no more
+}
+
+// A write is the last change of a row.
+type write struct {
+	group int
+	kind  *Change
+}
+
+// A group is a statement with the arguments of many changes.
+type group struct {
+	sql     string
+	columns [][]any // of a change: an element for each event
+	args    []any   // of any other statement
+}
+
+// arguments returns what the statement is run with.
+func (g *group) arguments() []any {
+	args := g.args
+	for _, column := range g.columns {
+		args = append(args, column)
+	}
+	return args
+}
+
+func newFold(begin func(context.Context) (pgx.Tx, error)) *fold {
+	f := &fold{begin: begin}
+	f.reset()
+	return f
+}
+
+func (f *fold) reset() {
+	f.groups, f.floor = nil, 0
+	f.kinds, f.writes, f.reads = make(map[*Change][]int), make(map[string]write), make(map[string]int)
+}
+
+// rowKey names a row, or with no key all rows of a table.
+func rowKey(table string, key []any) string {
+	b := append(make([]byte, 0, 96), table...)
+	for _, k := range key {
+		b = append(b, 0)
+		switch k := k.(type) {
+		case string:
+			b = append(b, k...)
+		case []byte:
+			b = append(b, k...)
+		case uint64:
+			b = strconv.AppendUint(b, k, 10)
+		case uint32:
+			b = strconv.AppendUint(b, uint64(k), 10)
+		case int:
+			b = strconv.AppendInt(b, int64(k), 10)
+		default:
+			b = fmt.Append(b, k)
+		}
+	}
+	return string(b)
+}
+
+// Do implements [Tx].
+func (f *fold) Do(c *Change, args ...any) error {
+	own := rowKey(c.Table, args[:c.Key])
+	at := max(f.floor, f.reads[own])
+	if w, ok := f.writes[own]; ok {
+		if c.Gathers && w.kind == c {
+			at = max(at, w.group)
+		} else {
+			at = max(at, w.group+1)
+		}
+	}
+	read := make([]string, len(c.Reads))
+	for i, r := range c.Reads {
+		read[i] = rowKey(r.Table, args[r.Arg:r.Arg+1])
+		if w, ok := f.writes[read[i]]; ok {
+			at = max(at, w.group+1)
+		}
+	}
+	place := f.place(c, at, len(args))
+	g := f.groups[place]
+	for i, a := range args {
+		g.columns[i] = append(g.columns[i], a)
+	}
+	f.writes[own] = write{place, c}
+	for _, r := range read {
+		f.reads[r] = max(f.reads[r], place+1)
+	}
+	return nil
+}
+
+// place returns the first group of a kind that is not before at.
+func (f *fold) place(c *Change, at, args int) int {
+	for _, place := range f.kinds[c] {
+		if place >= at {
+			return place
+		}
+	}
+	f.groups = append(f.groups, &group{sql: c.SQL, columns: make([][]any, args)})
+	place := len(f.groups) - 1
+	f.kinds[c] = append(f.kinds[c], place)
+	return place
+}
+
+// Exec implements [Tx].
+func (f *fold) Exec(_ context.Context, sql string, args ...any) error {
+	f.groups = append(f.groups, &group{sql: sql, args: args})
+	f.floor = len(f.groups)
+	return nil
+}
+
+// Lookup implements [Tx].
+func (f *fold) Lookup(ctx context.Context, table string, key []any, sql string, args ...any) pgx.Row {
+	_, changed := f.writes[rowKey(table, key)]
+	if changed || f.floor > 0 {
+		return f.QueryRow(ctx, sql, args...)
+	}
+	if err := f.start(ctx); err != nil {
+		return noRow{err}
+	}
+	return f.tx.QueryRow(ctx, sql, args...)
+}
+
+// QueryRow implements [Tx].
+func (f *fold) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if err := f.start(ctx); err != nil {
+		return noRow{err}
+	}
+	if err := f.flush(ctx); err != nil {
+		return noRow{err}
+	}
+	return f.tx.QueryRow(ctx, sql, args...)
+}
+
+func (f *fold) start(ctx context.Context) (err error) {
+	if f.tx == nil {
+		f.tx, err = f.begin(ctx)
+	}
+	return err
+}
+
+// flush runs what was added.
+func (f *fold) flush(ctx context.Context) error {
+	if len(f.groups) == 0 {
+		return nil
+	}
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	var b pgx.Batch
+	for _, g := range f.groups {
+		b.Queue(g.sql, g.arguments()...)
+	}
+	f.reset()
+	return f.tx.SendBatch(ctx, &b).Close()
+}
+
+// noRow is the row of a query that did not run.
+type noRow struct{ err error }
+
+func (r noRow) Scan(...any) error { return r.err }

@@ -1,0 +1,106 @@
+package projections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/karatum/mystery/domain"
+)
+
+const checkpointTable = `
+create table if not exists checkpoints (
+	name       text        primary key,
+	version    int         not null,
+	position   bigint      not null,
+	generation bigint      not null default 1, -- of the tables and of what is parked
+	moved      timestamptz not null default clock_timestamp(),
+	rate       double precision, -- records a second, of the last full page
+	tables     text[]      not null -- what goes when they are made anew
+)`
+
+// Init creates the tables of projections that are new. Those of a projection whose
+// version was raised are made anew as by [Runner.Rebuild], while an older program goes on
+// with the former ones; Init returns when the new ones are in place. It refuses to go
+// back to an earlier version, for an older program may run beside a newer one only as
+// long as it reads what it knows.
+func (r *Runner) Init(ctx context.Context) error {
+	stale, err := r.create(ctx)
+	if err != nil || len(stale) == 0 {
+		return err
+	}
+	s, err := r.openShadow(ctx, "rebuild", stale, true)
+	if err != nil {
+		return err
+	}
+	// Another process may have done it while this one waited.
+	if stale, err = r.create(ctx); err == nil && len(stale) > 0 {
+		err = s.replace(ctx)
+	}
+	return errors.Join(err, s.close(ctx))
+}
+
+// create creates the tables of projections that have none, and returns the projections
+// that have those of an earlier version.
+func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
+	err = pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
+		// A table is created in the first schema of the path; ours is the last.
+		var schema string
+		err := tx.QueryRow(ctx, `
+			select set_config('search_path', (current_schemas(false))[array_upper(current_schemas(false), 1)], true)`).Scan(&schema)
+		if err != nil {
+			return fmt.Errorf("find the schema of the read models: %w", err)
+		}
+		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('karatum/mystery/projections/' || $1, 0))`, schema); err != nil {
+			return fmt.Errorf("lock the read models: %w", err)
+		}
+		if _, err := tx.Exec(ctx, checkpointTable+`; `+parkedTable); err != nil {
+			return fmt.Errorf("create the checkpoints: %w", err)
+		}
+		for _, p := range r.Projections {
+			var version int
+			err := tx.QueryRow(ctx, `select version from checkpoints where name = $1`, p.Name).Scan(&version)
+			switch {
+			case errors.Is(err, pgx.ErrNoRows):
+				err = createTables(ctx, tx, p)
+			case err == nil && version < p.Version:
+				stale = append(stale, p)
+			case err == nil && version > p.Version:
+				err = fmt.Errorf("they are of version %d, and this program knows version %d: %w", version, p.Version, domain.ErrConflict)
+			}
+			if err != nil {
+				return fmt.Errorf("projection %s: create its tables: %w", p.Name, err)
+			}
+		}
+		return nil
+	})
+	return stale, err
+}
+
+func createTables(ctx context.Context, tx pgx.Tx, p Projection) error {
+	before, err := tablesOf(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, p.Tables); err != nil {
+		return err
+	}
+	after, err := tablesOf(ctx, tx)
+	if err != nil {
+		return err
+	}
+	added := slices.DeleteFunc(after, func(t string) bool { return slices.Contains(before, t) })
+	_, err = tx.Exec(ctx, `insert into checkpoints (name, version, position, tables) values ($1, $2, 0, $3)`, p.Name, p.Version, added)
+	return err
+}
+
+func tablesOf(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	rows, err := tx.Query(ctx, `select tablename::text from pg_tables where schemaname = current_schema()`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.AppendRows([]string{}, rows, pgx.RowTo[string])
+}
