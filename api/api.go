@@ -63,6 +63,10 @@ type Config struct {
 	// a write is answered, so that the caller can read what it wrote.
 	CatchUp func(ctx context.Context) error
 
+	// Attesting returns how attesting batches goes, "" if they are not attested; nil
+	// says the same.
+	Attesting func(ctx context.Context) (string, error)
+
 	Limits  Limits         // nil: challenges may be asked for without end
 	Proxies []netip.Prefix // whose X-Forwarded-For is believed
 
@@ -168,14 +172,24 @@ func post(id, path, summary string, status int, limit int64, errors ...int) huma
 	}
 }
 
-// ready answers whether requests can be served now.
+// ready answers whether requests can be served now. That batches are not attested
+// keeps nobody from being served, and is shown.
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	if err := s.Reader.Ping(r.Context()); err != nil {
 		s.Logger.WarnContext(r.Context(), "not ready", "err", err)
 		writeProblem(w, newProblem(r.Context(), http.StatusServiceUnavailable, "the database does not answer"))
 		return
 	}
-	writeText(w, "ok\n")
+	text := "ok\n"
+	if s.Attesting != nil {
+		switch how, err := s.Attesting(r.Context()); {
+		case err != nil:
+			s.Logger.WarnContext(r.Context(), "it cannot be read how attesting goes", "err", err)
+		case how != "":
+			text += "attesting batches: " + how + "\n"
+		}
+	}
+	writeText(w, text)
 }
 
 func writeText(w http.ResponseWriter, text string) {

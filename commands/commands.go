@@ -221,6 +221,12 @@ func (s *Service) ShopState(ctx context.Context, id string) (shop.State, error) 
 	return h.state, err
 }
 
+// BatchState returns where a batch stands now.
+func (s *Service) BatchState(ctx context.Context, n uint64) (batch.State, error) {
+	h, err := load(ctx, s, batch.Decider, batch.StreamOf(n), "")
+	return h.state, err
+}
+
 // CurrentProgramme returns what holds for the whole programme now.
 func (s *Service) CurrentProgramme(ctx context.Context) (programme.State, error) {
 	h, err := load(ctx, s, programme.Decider, programme.Stream, "")

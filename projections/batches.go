@@ -166,6 +166,14 @@ func (r Reader) Batch(ctx context.Context, n uint64) (Batch, error) {
 	return one(ctx, r.Pool, scanBatch, fmt.Sprintf("batch %d", n), `select `+batchColumns+` from batches b where batch = $1`, n)
 }
 
+// BatchNumbers returns the number of the first batch that is not final, 0 if all
+// are, and of the last batch, 0 if there is none.
+func (r Reader) BatchNumbers(ctx context.Context) (open, last uint64, err error) {
+	err = r.Pool.QueryRow(ctx, `
+		select coalesce(min(batch) filter (where not final), 0), coalesce(max(batch), 0) from batches`).Scan(&open, &last)
+	return open, last, err
+}
+
 func scanBatch(row pgx.CollectableRow) (b Batch, err error) {
 	var sealed, submitted, attested []byte
 	if err = row.Scan(&b.SealedAt, &sealed, &submitted, &attested, &b.Final); err != nil {

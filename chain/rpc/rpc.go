@@ -210,18 +210,42 @@ func (c *Client) BalanceAt(ctx context.Context, account common.Address, block no
 	return agreed(ctx, c, "a balance", read, func(a, b *big.Int) bool { return a.Cmp(b) == 0 })
 }
 
+// On has do put a series of questions to one node, from which a picture results that
+// does not mix what several nodes see. It is told the newest block, or the one that
+// lies [Config].Lag behind it. A node that fails on the way is left for the next one,
+// on which do begins anew, unless the error is what the chain says or one of final.
+func (c *Client) On(ctx context.Context, do func(ctx context.Context, n *node.Client, head node.Block) error, final ...error) error {
+	_, err := through(ctx, c, seriesTimeouts*c.config.Timeout, final, func(ctx context.Context, n *node.Client) (struct{}, error) {
+		head, err := c.newest(ctx, n)
+		if err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, do(ctx, n, head)
+	})
+	return err
+}
+
+// seriesTimeouts is how many times the time of one question a series may take.
+const seriesTimeouts = 6
+
 // A question is what a node is asked.
 type question[T any] func(context.Context, *node.Client) (T, error)
 
 // first returns what the first node says that says anything.
-func first[T any](ctx context.Context, c *Client, q question[T]) (zero T, err error) {
+func first[T any](ctx context.Context, c *Client, q question[T]) (T, error) {
+	return through(ctx, c, c.config.Timeout, nil, q)
+}
+
+// through asks one node after the other, each for so long at most. Errors that match
+// one of final are answers.
+func through[T any](ctx context.Context, c *Client, timeout time.Duration, final []error, q question[T]) (zero T, err error) {
 	var failed failures
 	for _, e := range c.order() {
-		v, err := ask(ctx, c, e, q)
+		v, err := askFor(ctx, c, e, timeout, final, q)
 		if err == nil {
 			return v, nil
 		}
-		if failed.add(ctx, err); failed.final {
+		if failed.add(ctx, err, final...); failed.final {
 			break
 		}
 	}
@@ -265,7 +289,11 @@ func agreed[T any](ctx context.Context, c *Client, what string, q question[T], s
 
 // ask puts q to the node of e, after its chain id if that is not known, and takes
 // note of how it went.
-func ask[T any](ctx context.Context, c *Client, e *endpoint, q question[T]) (zero T, err error) {
+func ask[T any](ctx context.Context, c *Client, e *endpoint, q question[T]) (T, error) {
+	return askFor(ctx, c, e, c.config.Timeout, nil, q)
+}
+
+func askFor[T any](ctx context.Context, c *Client, e *endpoint, timeout time.Duration, final []error, q question[T]) (zero T, err error) {
 	if err := e.aside(c); err != nil {
 		return zero, err
 	}
@@ -275,13 +303,17 @@ func ask[T any](ctx context.Context, c *Client, e *endpoint, q question[T]) (zer
 	case <-ctx.Done():
 		return zero, stopped(ctx, c)
 	}
-	bounded, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := e.identify(bounded, c); err != nil {
 		return zero, e.failed(ctx, c, err)
 	}
 	v, err := q(bounded, e.node)
-	if err != nil {
+	switch {
+	case matches(err, final):
+		e.answered(c)
+		return zero, err
+	case err != nil:
 		return zero, e.failed(ctx, c, err)
 	}
 	e.answered(c)
@@ -310,10 +342,14 @@ type failures struct {
 	final bool // the next node has nothing to add
 }
 
-func (f *failures) add(ctx context.Context, err error) {
+func (f *failures) add(ctx context.Context, err error, final ...error) {
 	var revert *node.RevertError
 	f.list = append(f.list, err)
-	f.final = errors.As(err, &revert) || ctx.Err() != nil
+	f.final = errors.As(err, &revert) || ctx.Err() != nil || matches(err, final)
+}
+
+func matches(err error, targets []error) bool {
+	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }
 
 // err returns the one error that all of f amount to.

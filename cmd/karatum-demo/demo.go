@@ -62,6 +62,7 @@ type stage struct {
 	wallet *secp256k1.PrivateKey
 	owner  eip191.Address
 	api    *client
+	anchor *anchor // nil: batches are not attested
 	tell   progress
 
 	closers []func()
@@ -70,7 +71,7 @@ type stage struct {
 // demonstrate runs the demo from the given virtual moment.
 func demonstrate(ctx context.Context, f flags, start time.Time, getenv func(string) string, stdout io.Writer, tell progress) error {
 	began := time.Now()
-	tell.say("starting PostgreSQL, the house agents and the service")
+	tell.say("starting PostgreSQL, a chain with EAS, the house agents and the service")
 	s, err := openStage(ctx, f, start, getenv, tell)
 	if err != nil {
 		return err
@@ -83,8 +84,6 @@ func demonstrate(ctx context.Context, f flags, start time.Time, getenv func(stri
 	if err := s.examine(ctx, consents); err != nil {
 		return err
 	}
-	stopLedger := s.followLedger(ctx)
-	defer stopLedger()
 	end := start.AddDate(0, 0, programmeDays)
 	tell.say("%d days pass until %s", programmeDays, end.Format(time.DateOnly))
 	if err := s.pass(ctx, end); err != nil {
@@ -99,7 +98,6 @@ func demonstrate(ctx context.Context, f flags, start time.Time, getenv func(stri
 	if err := r.print(stdout, f.json); err != nil || f.once {
 		return err
 	}
-	stopLedger() // who stays follows it
 	return s.stay(ctx, stdout)
 }
 
@@ -120,6 +118,11 @@ func openStage(ctx context.Context, f flags, start time.Time, getenv func(string
 	s.wallet = secp256k1.PrivKeyFromBytes(key[:])
 	s.owner = eip191.AddressOf(s.wallet.PubKey())
 
+	if f.anchored {
+		if err := s.openAnchor(ctx); err != nil {
+			return nil, fmt.Errorf("the development chain: %w", err)
+		}
+	}
 	agentsAt, err := s.listen(ctx, "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -192,7 +195,7 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 	} else {
 		schema = fmt.Sprintf("demo_%d_%d", os.Getpid(), schemas.Add(1))
 	}
-	s.prog, err = assembly.Open(ctx, c, assembly.Options{
+	o := assembly.Options{
 		Schema:  schema,
 		Now:     s.clock.Now,
 		Rand:    rand.NewChaCha8(s.flags.draw("random")),
@@ -206,8 +209,11 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 		Unlimited: true,
 		// What is thrown away in a minute need not survive a power cut.
 		Settings: []string{"fsync=off"},
-	})
-	if err != nil {
+	}
+	if s.anchor != nil {
+		s.anchor.attesting(&c, &o)
+	}
+	if s.prog, err = assembly.Open(ctx, c, o); err != nil {
 		return err
 	}
 	s.onClose(func() {
@@ -305,6 +311,12 @@ func (s *stage) pass(ctx context.Context, end time.Time) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if err := s.attest(ctx); err != nil {
+			return err
+		}
+		if s.anchor != nil && s.anchor.due.Before(next) {
+			next = s.anchor.due
+		}
 		if !next.Before(end) {
 			s.clock.Jump(end)
 			return s.prog.CatchUp(ctx)
@@ -330,7 +342,10 @@ func (s *stage) stay(ctx context.Context, stdout io.Writer) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.prog.Follow(ctx) })
-	g.Go(func() error { return s.prog.Worker.Run(ctx, time.Second) })
+	g.Go(func() error { return s.prog.Work(ctx, time.Second) })
+	if s.anchor != nil {
+		g.Go(func() error { return s.anchor.mine(ctx) })
+	}
 	if err := g.Wait(); err != nil {
 		return err
 	}

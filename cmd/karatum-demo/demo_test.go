@@ -103,6 +103,12 @@ func TestCaught(t *testing.T) {
 	if r.Revealed == 0 || r.Replayed != r.Revealed {
 		t.Errorf("%d of %d revealed tasks could be made again", r.Replayed, r.Revealed)
 	}
+	if b := r.Batches; b.Attested < 10 || b.Sealed != b.Attested || b.Finalised != b.Attested {
+		t.Errorf("batches are %+v, want all of 10 or more attested and final", b)
+	}
+	if r.Anchored != r.Revealed {
+		t.Errorf("%d of %d revealed tasks are proven to stand on the chain", r.Anchored, r.Revealed)
+	}
 	if r.SlotsMin != 24 || r.SlotsMax != 24 {
 		t.Errorf("days have %d to %d slots, want 24", r.SlotsMin, r.SlotsMax)
 	}
@@ -460,7 +466,7 @@ func (s *stage) auditDay(t *testing.T, consentID string, p consent.Payload, sig 
 			e.Endpoint != choice.Endpoint || e.Template != choice.Template || e.Entry.Name != choice.Entry {
 			t.Errorf("%s is %s and does not follow from its seed", id, answer.Phase)
 		}
-		if same, err := s.again(t.Context(), id); err != nil || !same {
+		if same, _, err := s.again(t.Context(), id); err != nil || !same {
 			t.Errorf("%s cannot be made again (%v)", id, err)
 		}
 		s.auditRecords(t, id, e, answer.Revealed.Reply)

@@ -26,6 +26,8 @@ type report struct {
 	SlotsMin int           `json:"slotsMin"` // committed on one day
 	SlotsMax int           `json:"slotsMax"`
 	Events   int           `json:"events"`
+	Batches  batchCounts   `json:"batches"`
+	Anchored int           `json:"anchored"` // revealed, and the commit proven to stand on the chain
 	Seconds  float64       `json:"seconds"`
 }
 
@@ -55,6 +57,9 @@ func (s *stage) report(ctx context.Context, consents map[string]consent.Payload)
 		if err := s.replay(ctx, plan.ConsentID(consents[name].Nonce), &r); err != nil {
 			return r, fmt.Errorf("replay of %s: %w", name, err)
 		}
+	}
+	if r.Batches, err = s.countBatches(ctx); err != nil {
+		return r, err
 	}
 	r.Events, err = s.prog.Events(ctx)
 	return r, err
@@ -107,12 +112,21 @@ func (s *stage) replay(ctx context.Context, consentID string, r *report) error {
 				continue
 			}
 			r.Revealed++
-			same, err := s.again(ctx, item.ID)
+			same, commit, err := s.again(ctx, item.ID)
 			if err != nil {
 				return err
 			}
 			if same {
 				r.Replayed++
+			}
+			if s.anchor != nil {
+				ok, err := s.anchored(ctx, commit)
+				if err != nil {
+					return err
+				}
+				if ok {
+					r.Anchored++
+				}
 			}
 			s.tell.at("%d made again", r.Replayed)
 		}
@@ -132,8 +146,8 @@ func (s *stage) replay(ctx context.Context, consentID string, r *report) error {
 }
 
 // again makes a revealed task again from its seed and compares it with what was
-// asked and with what was committed to.
-func (s *stage) again(ctx context.Context, id string) (same bool, err error) {
+// asked and with what was committed to, which it returns.
+func (s *stage) again(ctx context.Context, id string) (same bool, committed domain.Hash, err error) {
 	var answer struct {
 		Commit   domain.Hash `json:"commit"`
 		Revealed struct {
@@ -141,18 +155,18 @@ func (s *stage) again(ctx context.Context, id string) (same bool, err error) {
 		} `json:"revealed"`
 	}
 	if err := s.api.get(ctx, "/v1/mystery/shops/"+id, nil, &answer); err != nil {
-		return false, err
+		return false, committed, err
 	}
 	e := answer.Revealed.Event
 	t, err := task.Generate(e.Template, e.TemplateVersion, e.Seed, e.Entry)
 	if err != nil {
-		return false, err
+		return false, committed, err
 	}
 	asked := t.Ask.Hash() // as committed to: what is filled in was not known
 	expected := plan.ExpectedHash(t)
 	if e.Filled != (task.Filled{}) {
 		if t, err = t.Fill(e.Filled); err != nil {
-			return false, err
+			return false, committed, err
 		}
 	}
 	commit := plan.Commit(plan.CommitFields{
@@ -162,7 +176,7 @@ func (s *stage) again(ctx context.Context, id string) (same bool, err error) {
 		AskHash: asked, ExpectedHash: expected,
 	})
 	return commit == answer.Commit && t.Prompt == e.Prompt &&
-		t.Ask.Hash() == e.Ask.Hash() && t.Expected.Hash() == e.Expected.Hash(), nil
+		t.Ask.Hash() == e.Ask.Hash() && t.Expected.Hash() == e.Expected.Hash(), answer.Commit, nil
 }
 
 func (r report) print(w io.Writer, asJSON bool) error {
@@ -180,8 +194,9 @@ func (r report) print(w io.Writer, asJSON bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%d tasks revealed, %d of them made again from their seeds and equal; %d days with %s slots each; %d events; %.1f s\n",
-		r.Revealed, r.Replayed, r.Days, fromTo(r.SlotsMin, r.SlotsMax), r.Events, r.Seconds)
+	_, err := fmt.Fprintf(w, "\n%d tasks revealed, %d of them made again from their seeds and equal; %d days with %s slots each; "+
+		"%d of %d batches attested, and %d of the tasks proven to stand in them; %d events; %.1f s\n",
+		r.Revealed, r.Replayed, r.Days, fromTo(r.SlotsMin, r.SlotsMax), r.Batches.Attested, r.Batches.Sealed, r.Anchored, r.Events, r.Seconds)
 	return err
 }
 

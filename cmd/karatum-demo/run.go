@@ -18,7 +18,8 @@ import (
 const manual = `karatum-demo shows the whole programme. Two house agents give their consent, are
 examined, and are then shopped for twenty virtual days: "steady" behaves the same for
 everybody, "exam-aware" is careful only when it recognises the examiner. Watch the
-second one get caught; every revealed task is made again from its seed on the way.
+second one get caught; every revealed task is made again from its seed on the way, and its
+commit proven to be attested on a chain that runs in this process.
 
 It needs PostgreSQL's programs, or MYSTERY_DATABASE_URL for a server on which it may
 make a schema of its own, which it drops at the end. Nothing leaves this machine.
@@ -35,7 +36,8 @@ type flags struct {
 	listen     string
 	eventLog   string
 
-	nodes rpc.Set // of the chains that owners' contracts are on
+	nodes    rpc.Set // of the chains that owners' contracts are on
+	anchored bool    // batches are attested on a chain in this process
 }
 
 // Values of --eventlog beside addresses.
@@ -60,6 +62,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			return nil
 		},
 		RunE: func(*cobra.Command, []string) error {
+			f.anchored = true
 			start, err := f.start(time.Now())
 			if err != nil {
 				return err

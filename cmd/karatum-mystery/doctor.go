@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/karatum/mystery/chain/attester"
 	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/cmd/internal/assembly"
 	"github.com/karatum/mystery/domain"
@@ -78,7 +79,32 @@ func (p *program) examineSelf(cmd *cobra.Command) []check {
 			state.Terms.Version, state.Pool.Version, state.Catalogue.Digest)})
 	}
 	checks = append(checks, operatorKeys(cmd.Context(), prog)...)
-	return append(checks, chains(cmd.Context(), prog)...)
+	checks = append(checks, chains(cmd.Context(), prog)...)
+	return append(checks, attesting(cmd.Context(), prog)...)
+}
+
+// attesting says whether batches can be attested, and how it went last.
+func attesting(ctx context.Context, prog *assembly.Programme) []check {
+	const name = "attesting"
+	if prog.Attester == nil {
+		return []check{{name, "warn", "MYSTERY_ATTESTER_KEY_FILE is not set: commits stand in the public log alone, and nowhere that we could not rewrite"}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	c := check{name, "ok", ""}
+	found, err := prog.Attester.Examine(ctx)
+	switch {
+	case errors.Is(err, attester.ErrStopped):
+		c.Status, found = "fail", domain.Sentence(err)
+	case err != nil:
+		c.Status, found = "warn", domain.Sentence(err)
+	}
+	how, err := prog.Attesting(ctx)
+	if err != nil {
+		how = domain.Sentence(err)
+	}
+	c.Detail = found + "; last step: " + how
+	return []check{c}
 }
 
 // chains says which chains can be read. None has to be: without one its contract

@@ -65,6 +65,18 @@ Environment (all optional):
   MYSTERY_RPC_<chain id>        nodes of a chain, http(s) URLs by commas, such as
                                 MYSTERY_RPC_84532; "none" asks none (public nodes of
                                 84532 and 11155111)
+  MYSTERY_ATTESTER_KEY_FILE     key of the account that attests batches of commits by way of
+                                EAS, mode 0600: 64 hex digits, or a keystore, whose password
+                                is in MYSTERY_ATTESTER_PASSWORD_FILE. If unset, nothing is
+                                attested
+  MYSTERY_ATTEST_CHAIN          chain that batches are attested on (MYSTERY_CHAIN); set without
+                                a key, another process attests them
+  MYSTERY_ATTEST_EAS            address of EAS, with MYSTERY_ATTEST_REGISTRY that of its schema
+                                registry (known on Base, Optimism and Sepolia networks)
+  MYSTERY_ATTEST_RESOLVER       address of the schema's resolver, see chain deploy (none)
+  MYSTERY_ATTEST_CONFIRMATIONS  blocks on top of an attestation before it counts (5)
+  MYSTERY_ATTEST_MAX_FEE        the most that a unit of gas may cost, in gwei (100)
+  MYSTERY_BATCH_SIZE            commits that close a batch before five past the hour (1024)
   MYSTERY_HOUSE_OWNER           wallet of the demo agents, for serve --house
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 damage found, 4 not found, 6 refused.`
@@ -115,7 +127,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
-	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.ledger(), p.projections(), p.doctor())
+	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.ledger(), p.chain(), p.projections(), p.doctor())
 	p.mark(root)
 	return root
 }

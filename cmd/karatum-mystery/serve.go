@@ -54,7 +54,7 @@ karatum-mystery work, unless --work asks for both in one.`,
 		g.Go(func() error { return p.listen(ctx, listen, api) })
 		g.Go(func() error { return p.operator(ctx, prog) })
 		if both || prog.Private && !alone {
-			g.Go(func() error { return prog.Worker.Run(ctx, workEvery) })
+			g.Go(func() error { return prog.Work(ctx, workEvery) })
 		}
 		return g.Wait()
 	}
@@ -64,7 +64,7 @@ karatum-mystery work, unless --work asks for both in one.`,
 func (p *program) work() *cobra.Command {
 	return &cobra.Command{
 		Use:   "work",
-		Short: "Run the shopper's cycle: observe, plan, send, reveal, compare",
+		Short: "Run the shopper's cycle: observe, plan, send, reveal, compare, and attest batches",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			prog, err := p.open(cmd.Context(), true)
@@ -74,7 +74,7 @@ func (p *program) work() *cobra.Command {
 			defer prog.Close()
 			g, ctx := errgroup.WithContext(cmd.Context())
 			g.Go(func() error { return prog.Follow(ctx) })
-			g.Go(func() error { return prog.Worker.Run(ctx, workEvery) })
+			g.Go(func() error { return prog.Work(ctx, workEvery) })
 			g.Go(func() error { return p.operator(ctx, prog) })
 			return g.Wait()
 		},

@@ -84,7 +84,7 @@ type Submitted struct {
 	EAS      eip191.Address `json:"eas"`
 	Nonce    uint64         `json:"nonce"`
 	Tx       Word           `json:"tx"`
-	RefUID   Word           `json:"refUid"` // attestation of the batch before, if that is on the same chain
+	RefUID   Word           `json:"refUid"` // attestation of the batch before, if that is on the same chain under the same schema
 }
 
 // Attested means that the batch stands in a block that has been built upon.
@@ -192,11 +192,11 @@ type State struct {
 	Final     bool
 }
 
-// RefUID returns what the attestation of the batch behind s refers to on a chain.
-// The first batch, where s is nil, and the first on another chain refer to
-// nothing.
-func (s *State) RefUID(chain uint64) Word {
-	if s == nil || s.Attested == nil || s.Sealed.Chain != chain {
+// RefUID returns what the attestation of the batch next refers to, which goes on
+// behind s. The first batch, where s is nil, and the first on another chain or
+// under another schema refer to nothing.
+func (s *State) RefUID(next *Sealed) Word {
+	if s == nil || s.Attested == nil || s.Sealed.Chain != next.Chain || s.Sealed.Schema != next.Schema {
 		return Word{}
 	}
 	return s.Attested.UID
@@ -271,7 +271,7 @@ func submit(s State, c Submitted, before *State) ([]Event, error) {
 		return nil, fmt.Errorf("batch %d is attested already: %w", c.Batch, domain.ErrConflict)
 	case c.Batch > 1 && (before == nil || before.Sealed == nil || before.Sealed.Root != s.Sealed.PreviousRoot || before.Attested == nil):
 		return nil, fmt.Errorf("batch %d is signed after batch %d is attested: %w", c.Batch, c.Batch-1, domain.ErrConflict)
-	case c.RefUID != before.RefUID(s.Sealed.Chain):
+	case c.RefUID != before.RefUID(s.Sealed):
 		return nil, fmt.Errorf("the attestation of batch %d refers to %s and not to that of the batch before: %w", c.Batch, c.RefUID, domain.ErrConflict)
 	case c.Nonce > maxNumber:
 		return nil, fmt.Errorf("the nonce %d is too large: %w", c.Nonce, domain.ErrInvalid)

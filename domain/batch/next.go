@@ -161,7 +161,7 @@ func Next(p Policy, s State, before *State, v View) Step {
 	case s.Sealed.Batch > 1 && (before == nil || before.Attested == nil):
 		return Wait{}
 	}
-	ref := before.RefUID(s.Sealed.Chain)
+	ref := before.RefUID(s.Sealed)
 	if len(s.Round) == 0 {
 		return Sign{v.Nonce, ref}
 	}

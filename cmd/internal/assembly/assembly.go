@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/api"
+	"github.com/karatum/mystery/chain/attester"
 	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
@@ -66,6 +67,10 @@ type Options struct {
 	// Nodes are asked about chains in place of those that the Config names.
 	Nodes rpc.Set
 
+	// AttesterKey attests batches. Without one it is read from the file that the
+	// Config names.
+	AttesterKey *attester.Key
+
 	// Settings are of the private database, as "name=value".
 	Settings []string
 
@@ -81,6 +86,11 @@ type Programme struct {
 	Reader  projections.Reader
 	Ledger  publiclog.Reader
 	Now     func() time.Time
+
+	// Attester rolls commits into batches and attests them; nil if that is not
+	// configured.
+	Attester *attester.Attester
+
 	Private bool // its database is its own
 
 	config  Config
@@ -122,6 +132,10 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 		return p, err
 	}
 	if p.abuse, err = c.Abuse(); err != nil {
+		return p, err
+	}
+	attests, attestChain, err := c.attester(o)
+	if err != nil {
 		return p, err
 	}
 	if err := p.openDatabase(ctx, o); err != nil {
@@ -169,6 +183,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if err := p.openPublicLog(ctx, o); err != nil {
 		return p, err
 	}
+	p.openAttester(attests, attestChain)
 	if err := p.publish(ctx); err != nil {
 		return p, err
 	}
@@ -295,7 +310,7 @@ func (p *Programme) CatchUp(ctx context.Context) error { return p.runner.CatchUp
 func (p *Programme) Handler() http.Handler {
 	return api.New(api.Config{
 		Service: p.Service, Reader: p.Reader, Ledger: p.Ledger, Bodies: p.bodies, PublicURL: p.config.PublicURL, Now: p.Now, Facts: p.facts(),
-		Limits: p.limits(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp,
+		Limits: p.limits(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp, Attesting: p.Attesting,
 	})
 }
 

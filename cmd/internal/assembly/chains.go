@@ -20,8 +20,8 @@ import (
 	"github.com/karatum/mystery/domain/eip191"
 )
 
-// knownChains are those that MYSTERY_RPC_<chain id> is read for, beside the home
-// chain, with the nodes that are asked if it is not set.
+// knownChains are those that MYSTERY_RPC_<chain id> is read for, beside those that are
+// configured for other purposes, with the nodes that are asked if it is not set.
 var knownChains = map[uint64][]string{
 	1:        nil, // Ethereum
 	10:       nil, // OP Mainnet
@@ -35,7 +35,7 @@ var knownChains = map[uint64][]string{
 const noNodes = "none"
 
 // nodesFrom reads which nodes are asked about which chain.
-func nodesFrom(getenv func(string) string, home uint64) map[uint64][]string {
+func nodesFrom(getenv func(string) string, chains ...uint64) map[uint64][]string {
 	nodes := make(map[uint64][]string)
 	add := func(chain uint64, otherwise []string) {
 		switch addresses := getenv("MYSTERY_RPC_" + strconv.FormatUint(chain, 10)); {
@@ -49,8 +49,10 @@ func nodesFrom(getenv func(string) string, home uint64) map[uint64][]string {
 	for chain, otherwise := range knownChains {
 		add(chain, otherwise)
 	}
-	if _, known := knownChains[home]; !known {
-		add(home, nil)
+	for _, chain := range chains {
+		if _, known := knownChains[chain]; !known {
+			add(chain, nil)
+		}
 	}
 	return nodes
 }

@@ -93,6 +93,9 @@ type Config struct {
 	// of the catalogue are asked; "none" asks none. A chain without a node has no
 	// contract wallets, no agents on its registry, and no tasks that read it.
 	Nodes map[uint64][]string
+
+	// Attest says where batches of commits are attested, and by whom.
+	Attest Attesting
 }
 
 // ConfigFrom reads the configuration from the environment.
@@ -116,13 +119,18 @@ func ConfigFrom(getenv func(string) string) Config {
 
 		OperatorAddr: getenv("MYSTERY_OPERATOR_ADDR"),
 
-		Chain: getenv("MYSTERY_CHAIN"),
+		Chain:  getenv("MYSTERY_CHAIN"),
+		Attest: attestingFrom(getenv),
 	}
 	home, err := c.home()
 	if err != nil {
 		home = commands.HomeChain // Open says what is wrong
 	}
-	c.Nodes = nodesFrom(getenv, home)
+	attest, err := c.attestChain()
+	if err != nil || attest == 0 {
+		attest = home
+	}
+	c.Nodes = nodesFrom(getenv, home, attest)
 	if c.PublicURL == "" {
 		c.PublicURL = "http://localhost:8080"
 	}
