@@ -237,6 +237,21 @@ func (r Reader) CommitProof(ctx context.Context, commit domain.Hash) (CommitProo
 	return p, nil
 }
 
+// Attested reports whether all of the commits, which are different ones, stand in
+// batches that are attested now.
+func (r Reader) Attested(ctx context.Context, commits []domain.Hash) (bool, error) {
+	raw := make([][]byte, len(commits))
+	for i := range commits {
+		raw[i] = commits[i][:]
+	}
+	var n int
+	err := r.Pool.QueryRow(ctx, `
+		select count(*) from batch_commits c join lateral (
+			select * from batches where first <= c.n order by first desc limit 1) b on c.n < b.first + b.count
+		where c.commit = any($1) and b.attested is not null`, raw).Scan(&n)
+	return n == len(commits), err
+}
+
 // OpenCommits returns commits that are in no batch yet, in the order of the log and
 // limit at most: those among the first size leaves of the public log, which is the
 // size of a checkpoint.

@@ -152,6 +152,20 @@ func TestBatchLife(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
+		reader := projections.Reader{Pool: pool}
+		for _, list := range [][]domain.Hash{{hash("one")}, {hash("one"), hash("other")}} {
+			want := tt.want.Attested != nil && len(list) == 1
+			if got, err := reader.Attested(t.Context(), list); err != nil || got != want {
+				t.Errorf("%s: Attested of %d commits = %t, %v, want %t", tt.name, len(list), got, err, want)
+			}
+		}
+		wantOpen := uint64(1)
+		if tt.want.Final {
+			wantOpen = 0
+		}
+		if open, last, err := reader.BatchNumbers(t.Context()); err != nil || open != wantOpen || last != 1 {
+			t.Errorf("%s: BatchNumbers = %d, %d, %v, want %d, 1", tt.name, open, last, err, wantOpen)
+		}
 	}
 }
 

@@ -90,6 +90,9 @@ func (s *stage) attest(ctx context.Context) error {
 		if err := s.prog.Attester.Step(ctx); err != nil {
 			return err
 		}
+		if err := s.prog.CatchUp(ctx); err != nil { // the worker reads there what is attested
+			return err
+		}
 		open, _, err := s.prog.Reader.BatchNumbers(ctx)
 		if err != nil || open == 0 {
 			return err

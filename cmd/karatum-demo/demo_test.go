@@ -34,7 +34,11 @@ import (
 // of a test with the same seed draws the same.
 func open(t *testing.T, seed string) (*stage, map[string]consent.Payload) {
 	t.Helper()
-	f := flags{seed: seed, listen: "127.0.0.1:0"}
+	return openWith(t, flags{seed: seed, listen: "127.0.0.1:0"})
+}
+
+func openWith(t *testing.T, f flags) (*stage, map[string]consent.Payload) {
+	t.Helper()
 	start, err := f.start(time.Now())
 	if err != nil {
 		t.Fatal(err)

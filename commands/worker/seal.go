@@ -89,13 +89,13 @@ func (w *Worker) leaves(ctx context.Context, id string, hour uint64) ([]domain.H
 }
 
 // pinned returns the first seal that found a slot at last, its last sealed record.
-// It is zero if there is none: the slot is revealed before the next full hour, or
+// and the root of that seal. Both are zero if there is none: the slot is revealed before the next full hour, or
 // nobody was there to seal it.
-func (w *Worker) pinned(ctx context.Context, d *planned, slot uint32, last ledger.Record) (shop.Pinned, error) {
+func (w *Worker) pinned(ctx context.Context, d *planned, slot uint32, last ledger.Record) (p shop.Pinned, root domain.Hash, err error) {
 	from := max(seal.HourOf(last.Time), seal.FirstHour(d.Day.Day)) // the seal of the hour may have been made late
 	hours, err := w.Work.Seals(ctx, d.Consent, from, seal.FirstHour(d.Day.Day+2)-1)
 	if err != nil {
-		return shop.Pinned{}, err
+		return p, root, err
 	}
 	for _, hour := range hours {
 		leaves, err := w.leaves(ctx, d.Consent, hour)
@@ -103,12 +103,12 @@ func (w *Worker) pinned(ctx context.Context, d *planned, slot uint32, last ledge
 			continue
 		}
 		if err != nil {
-			return shop.Pinned{}, err
+			return p, root, err
 		}
 		i := seal.Index(hour, d.Day.Day, slot)
 		if leaves[i] == seal.Leaf(hour, d.Day.Day, slot, d.Secret, last.Hash) {
-			return shop.Pinned{Hour: hour, Salt: seal.Salt(d.Secret, hour, slot), Path: merkle.Path(leaves, i)}, nil
+			return shop.Pinned{Hour: hour, Salt: seal.Salt(d.Secret, hour, slot), Path: merkle.Path(leaves, i)}, merkle.Root(leaves), nil
 		}
 	}
-	return shop.Pinned{}, nil
+	return p, root, nil
 }

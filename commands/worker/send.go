@@ -24,8 +24,10 @@ func replyKey(shopID string) string { return shop.ReplyKey(shopID) }
 // launch sends a task; with Async it does so beside the cycle, which must not wait
 // for an agent: when things happen in public would then tell who was asked.
 func (w *Worker) launch(ctx context.Context, v *view, d *planned, s plan.Slot, id string) (Slot, error) {
+	q, _ := v.own(d.Day.Day)
+	commits := q.Commits
 	if !w.Async {
-		return w.send(ctx, v, d, s, id)
+		return w.send(ctx, v, d, s, id, commits)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +39,7 @@ func (w *Worker) launch(ctx context.Context, v *view, d *planned, s plan.Slot, i
 	}
 	w.flying[id] = true
 	w.flight.Go(func() {
-		_, err := w.send(ctx, v, d, s, id)
+		_, err := w.send(ctx, v, d, s, id, commits)
 		if err != nil && !errors.Is(err, errWait) && ctx.Err() == nil {
 			w.Log.ErrorContext(ctx, "a task could not be carried out", "shop", id, "error", err)
 		}
@@ -56,15 +58,15 @@ func (w *Worker) isFlying(id string) bool {
 
 // send carries a task to the agent, at most once: shop.sent is appended while the
 // gate is held and before the first byte leaves. It returns errWait if the task
-// may not leave now, and nothing was sent.
-func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id string) (Slot, error) {
+// may not leave now, and nothing was sent. The commits are those of its day.
+func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id string, commits []domain.Hash) (Slot, error) {
 	ep := endpoint(v.Granted.Payload, s.Choice.Endpoint)
 	host, err := agents.HostOf(ep.URL)
 	if err != nil {
 		return Slot{}, err
 	}
 	a := &attempt{
-		w: w, shop: id, sendAt: time.Unix(s.SendAt, 0),
+		w: w, shop: id, sendAt: time.Unix(s.SendAt, 0), commits: commits,
 		task: programme.Task{Consent: d.Consent, Host: host, Template: s.Choice.Template, Identity: s.Identity},
 		sent: shop.Sent{
 			Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template,
@@ -115,26 +117,33 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 
 // An attempt is one try to send a task, and its [agents.Gate].
 type attempt struct {
-	w      *Worker
-	task   programme.Task // as a pause sees it
-	shop   string
-	sendAt time.Time
-	sent   shop.Sent
-	at     time.Time // when shop.sent was appended
-	waits  bool      // the task may not leave now
+	w       *Worker
+	task    programme.Task // as a pause sees it
+	shop    string
+	sendAt  time.Time
+	commits []domain.Hash // of the day
+	sent    shop.Sent
+	at      time.Time // when shop.sent was appended
+	waits   bool      // the task may not leave now
 }
 
-// mayLeave returns errWait if the window of the task is over or its host proof is
-// too old.
-func (a *attempt) mayLeave() error {
+// mayLeave returns errWait if the window of the task is over, its host proof is too
+// old, or the plan that it belongs to is not attested.
+func (a *attempt) mayLeave(ctx context.Context) error {
 	now := a.w.Now()
 	switch {
 	case now.After(a.sendAt.Add(sendWindow)):
 		return a.wait(shop.OperatorLate)
 	case !a.w.fresh(a.task.Consent, a.sent.Endpoint, now):
 		return a.wait(shop.ProofStale)
+	case a.w.Anchors == nil:
+		return nil
 	}
-	return nil
+	ok, err := a.w.Anchors.Attested(ctx, a.commits)
+	if err == nil && !ok {
+		err = a.wait(shop.Unattested)
+	}
+	return err
 }
 
 // wait keeps why the task waits: it is the reason if it is missed.
@@ -152,7 +161,7 @@ func (a *attempt) wait(reason shop.MissedReason) error {
 // ask returns nil if the task may leave now as far as can be told before its host
 // is dialled: a connection that carries nothing would announce the task as well.
 func (a *attempt) ask(ctx context.Context) error {
-	if err := a.mayLeave(); err != nil {
+	if err := a.mayLeave(ctx); err != nil {
 		return err
 	}
 	// What the worker has read may be older than a send that has just ended.
@@ -198,7 +207,7 @@ func (a *attempt) hold(ctx context.Context) (release func(), err error) {
 // before the one that asks.
 func (a *attempt) gate(ctx context.Context) (release func(), err error) {
 	if a.at.IsZero() {
-		if err := a.mayLeave(); err != nil {
+		if err := a.mayLeave(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -186,7 +186,7 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 			step = func() (Slot, error) { return w.markAgain(ctx, id, s, slot) }
 		case shop.StateJudged, shop.StateMissed, shop.StateCancelled:
 			due = revealAt(v, s, slot)
-			step = func() (Slot, error) { return w.reveal(ctx, v, d, s, id) }
+			step = func() (Slot, error) { return w.reveal(ctx, v, d, s, id, due) }
 		case shop.StateRevealed, shop.StateErased:
 			return time.Time{}, nil
 		case shop.StateNone:
@@ -265,8 +265,20 @@ func revealAt(v *view, s plan.Slot, slot Slot) time.Time {
 	return from.Add(v.Granted.Payload.RevealDelay())
 }
 
-// reveal opens a slot with everything that was sealed of it.
-func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, id string) (Slot, error) {
+// unanchored reports whether a seal with a root is not attested where seals are. The
+// zero root stands for no seal.
+func (w *Worker) unanchored(ctx context.Context, root domain.Hash) (bool, error) {
+	if w.Anchors == nil || root == (domain.Hash{}) {
+		return false, nil
+	}
+	ok, err := w.Anchors.Attested(ctx, []domain.Hash{root})
+	return !ok, err
+}
+
+// reveal opens a slot with everything that was sealed of it. It waits for the seal that
+// pins it to be attested, so that the history that it shows stands on the chain
+// before; two hours at most, and not at all once the consent is over.
+func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, id string, due time.Time) (Slot, error) {
 	r := shop.Revealed{
 		Consent: d.Consent, Agent: v.Granted.Payload.Agent, Day: d.Day.Day, Slot: s.Index,
 		Seed: s.Seed, Template: s.Choice.Template, TemplateVersion: s.Choice.Version, Family: s.Task.Family,
@@ -297,9 +309,18 @@ func (w *Worker) reveal(ctx context.Context, v *view, d *planned, s plan.Slot, i
 		}
 	}
 	if n := len(r.Records); n > 0 {
-		var err error
-		if r.Pinned, err = w.pinned(ctx, d, uint32(s.Index), r.Records[n-1]); err != nil { //nolint:gosec // below 24
+		var (
+			root domain.Hash
+			err  error
+		)
+		if r.Pinned, root, err = w.pinned(ctx, d, uint32(s.Index), r.Records[n-1]); err != nil { //nolint:gosec // below 24
 			return Slot{}, err
+		}
+		if r.Unanchored, err = w.unanchored(ctx, root); err != nil {
+			return Slot{}, err
+		}
+		if r.Unanchored && v.OverAt.IsZero() && w.Now().Before(due.Add(anchorWait)) {
+			return Slot{}, errWait
 		}
 	}
 	err := w.Service.Shop(ctx, meta("reveal/"+id), id, shop.Reveal(r))

@@ -43,6 +43,7 @@ type Worker struct {
 	Bodies   Bodies
 	Leases   Leases           // nil: no other worker shares the ledger
 	Chain    Chain            // nil: no chain can be read
+	Anchors  Anchors          // nil: commits and seals are attested nowhere, and nothing waits for that
 	Rand     io.Reader        // of reply salts and of the command ids of sends
 	Now      func() time.Time // programme time
 	Sources  []string         // addresses that tasks come from, published with reveals
@@ -167,6 +168,13 @@ type Chain interface {
 	Balance(ctx context.Context, chain, block uint64, address string) (string, error)
 }
 
+// Anchors tells what is attested on a chain.
+type Anchors interface {
+	// Attested reports whether all of the commits stand in batches that are attested
+	// now. The root of a seal is a commit as well.
+	Attested(ctx context.Context, commits []domain.Hash) (bool, error)
+}
+
 // A Gate lets tasks pass while the consent and the programme do. Hold returns
 // [tables.ErrPaused] or another [domain.ErrForbidden] if they do not.
 type Gate interface {
@@ -200,6 +208,7 @@ const (
 	planFrom     = 2 * time.Hour // before midnight, the next day is planned
 	surfaceUntil = 4 * time.Hour // before midnight, the last surface that counts for the next day
 	lostAfter    = time.Minute   // behind its deadline a task without an outcome is lost
+	anchorWait   = 2 * time.Hour // behind its moment a reveal waits so long for its seal to be attested
 	openMargin   = time.Hour     // behind the day and the reveal delay, the day is opened
 	taskDeadline = 30 * time.Second
 )

@@ -115,6 +115,7 @@ const (
 	OperatorLate MissedReason = "operator_late" // nobody sent it within its window
 	Paused       MissedReason = "paused"        // a scope that it falls under was
 	ProofStale   MissedReason = "proof_stale"   // the host could not be asked lately whose it is
+	Unattested   MissedReason = "unattested"    // the commits of its day were not attested on the chain
 	HostBusy     MissedReason = "host_busy"     // the host had as many tasks that day as it may have, over all consents
 )
 
@@ -157,6 +158,11 @@ type Revealed struct {
 
 	// Pinned is zero if the slot had no seal between its end and its reveal.
 	Pinned Pinned `json:"seal,omitzero"`
+
+	// Unanchored says that this seal was not attested on the chain when the slot was
+	// revealed: by two hours after it was due, or when the consent was over. Where
+	// seals are attested nowhere, it says nothing.
+	Unanchored bool `json:"unanchored,omitzero"`
 }
 
 // Pinned shows that an hourly seal found the stream of the slot at the last of its

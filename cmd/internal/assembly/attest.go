@@ -166,7 +166,7 @@ func (p *Programme) openAttester(a *attester.Attester, chain uint64) {
 	}
 	a.Ledger, a.Reads, a.Transactions = p.Service, anchorage{p}, signed{&tables.Transactions{Pool: p.pool}}
 	a.Chain, a.Now, a.Rand, a.Log = p.nodes[chain], p.Now, p.Service.Rand, p.log
-	p.Attester = a
+	p.Attester, p.Worker.Anchors = a, p.Reader
 }
 
 // attestEvery is how often the chain is looked at.
