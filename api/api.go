@@ -111,6 +111,7 @@ func New(c Config) http.Handler {
 	s.registerAgents(api)
 	s.registerSurfaces(api)
 	s.registerLedger(api)
+	s.registerBundle(api)
 	s.registerBatches(api)
 	return s.router
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -24,6 +25,23 @@ type verifyBody struct {
 	Checks  []verifyCheck `json:"checks"`
 }
 
+// A verifyDayBody is what came of checking a day, as [verify.Excerpt.Day] says.
+type verifyDayBody struct {
+	Consent string        `json:"consent"`
+	Day     uint32        `json:"day" doc:"UTC day number: days since 1970-01-01."`
+	Phase   string        `json:"phase" enum:"absent,sealed,opened" doc:"absent as long as the signed log has no plan of it."`
+	Verdict string        `json:"verdict" enum:"ok,pending,fail" doc:"fail if one check fails, else pending if one is."`
+	Checks  []verifyCheck `json:"checks"`
+}
+
+func checksOf(list []verify.SlotCheck) []verifyCheck {
+	checks := make([]verifyCheck, len(list))
+	for i, c := range list {
+		checks[i] = verifyCheck{c.ID, string(c.Status), c.Detail, c.Inputs}
+	}
+	return checks
+}
+
 type verifyCheck struct {
 	ID     string            `json:"id" example:"commit"`
 	Status string            `json:"status" enum:"pass,fail,pending,skipped"`
@@ -42,11 +60,21 @@ func (s *server) registerVerify(api huma.API) {
 			if err != nil {
 				return nil, s.failLedger(ctx, err)
 			}
-			b := verifyBody{r.Shop, r.Phase, string(r.Verdict), make([]verifyCheck, len(r.Checks))}
-			for i, c := range r.Checks {
-				b.Checks[i] = verifyCheck{c.ID, string(c.Status), c.Detail, c.Inputs}
+			return &output{verifyBody{r.Shop, r.Phase, string(r.Verdict), checksOf(r.Checks)}}, nil
+		})
+
+	type dayInput struct {
+		ID  string `path:"id" pattern:"^cns_[a-z2-7]{20}$" example:"cns_mfzwizlsmjrxg43vmvzc"`
+		Day uint32 `path:"day" minimum:"1" maximum:"2932896" doc:"UTC day number: days since 1970-01-01."`
+	}
+	type dayOutput struct{ Body verifyDayBody }
+	huma.Register(api, get("verify-day", "/consents/{id}/days/{day}/verify", "Every check of a day of a consent, made now from the signed log", 404),
+		func(ctx context.Context, in *dayInput) (*dayOutput, error) {
+			r, err := s.verifyDay(ctx, in.ID, in.Day)
+			if err != nil {
+				return nil, s.failLedger(ctx, err)
 			}
-			return &output{b}, nil
+			return &dayOutput{verifyDayBody{r.Consent, r.Day, r.Phase, string(r.Verdict), checksOf(r.Checks)}}, nil
 		})
 }
 
@@ -78,7 +106,29 @@ func (s *server) verifyShop(ctx context.Context, id string) (*verify.ShopReport,
 	if a.Seal, err = verify.SealOf(a, func(version uint64) ([]byte, error) { return s.leaf(ctx, seals, version) }); err != nil {
 		return nil, err
 	}
+	if a.Bundle, err = s.bundle(ctx, shopScope(body.ShopSummary)); err != nil {
+		return nil, err
+	}
 	return verify.Shop(a)
+}
+
+// verifyDay checks a day from the very bundle that a stranger would ask for.
+func (s *server) verifyDay(ctx context.Context, consent string, day uint32) (*verify.DayReport, error) {
+	c, err := s.Reader.Consent(ctx, consent)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Payload.Covers(day) {
+		return nil, fmt.Errorf("%s does not cover day %d: %w", consent, day, domain.ErrNotFound)
+	}
+	data, err := s.bundle(ctx, bundleScope{consent: consent, day: day})
+	if err != nil {
+		return nil, err
+	}
+	if data == nil {
+		return nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", consent, domain.ErrNotFound)
+	}
+	return verify.DayOf(data, consent, day)
 }
 
 // leaf returns a record of a stream, nil if the log does not have it.

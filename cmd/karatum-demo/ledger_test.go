@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/plan"
 )
 
 // publicLog publishes what there is, for the first time, and returns all that the
-// public log then answers: checkpoint, tiles, records, proofs and refusals.
-func (s *stage) publicLog(t *testing.T) map[string]string {
+// public log then answers: checkpoint, tiles, records, proofs, bundles, the checks that
+// are made from them, and refusals.
+func (s *stage) publicLog(t *testing.T, consents map[string]consent.Payload) map[string]string {
 	t.Helper()
 	if err := s.prog.PublishLedger(t.Context()); err != nil {
 		t.Fatal(err)
@@ -26,6 +31,14 @@ func (s *stage) publicLog(t *testing.T) map[string]string {
 		"/ledger/checkpoint", "/ledger/key", "/ledger/tile/0/999", "/ledger/tile/9/000", "/ledger/tile/x",
 		"/v1/ledger", "/v1/ledger/streams/programme", "/v1/ledger/streams/agent/build:steady", "/v1/ledger/proofs/inclusion?index=3",
 		"/v1/ledger/proofs/inclusion?index=999999", "/v1/ledger/proofs/consistency?from=7", "/v1/ledger/records/999999",
+	}
+	for _, name := range slices.Sorted(maps.Keys(consents)) {
+		id, day := plan.ConsentID(consents[name].Nonce), consents[name].FirstDay
+		paths = append(paths, "/v1/ledger/bundle?consent="+id, fmt.Sprintf("/v1/ledger/bundle?consent=%s&day=%d", id, day),
+			fmt.Sprintf("/v1/mystery/consents/%s/days/%d/verify", id, day), fmt.Sprintf("/v1/mystery/consents/%s/days/%d/verify", id, day+1))
+		for slot := range uint32(plan.Slots) {
+			paths = append(paths, "/v1/ledger/bundle?shop="+plan.ShopID(id, day, slot), "/v1/mystery/shops/"+plan.ShopID(id, day, slot)+"/verify")
+		}
 	}
 	for from := uint64(0); from < h.Size; from += 1000 {
 		paths = append(paths, fmt.Sprintf("/v1/ledger/records?limit=1000&from=%d", from))

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/spf13/cobra"
@@ -43,7 +40,7 @@ hand.
   karatum-verify consent https://karatum.com/v1/mystery/consents/cns_mfzwizlsmjrxg43vmvzc --rpc https://sepolia.base.org`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := readConsent(cmd, args)
+			data, err := read(cmd, args, maxAnswer, fetchTimeout)
 			if err != nil {
 				return err
 			}
@@ -68,62 +65,6 @@ hand.
 	cmd.Flags().StringVar(&rpc, "rpc", "", "`URL` of a node of the chain that the consent names")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-const (
-	maxConsent   = 16 << 20 // a year of plans is a tenth of this
-	fetchTimeout = 30 * time.Second
-)
-
-// readConsent reads what args name: a URL or an input like that of the others.
-func readConsent(cmd *cobra.Command, args []string) ([]byte, error) {
-	if len(args) == 1 && (strings.HasPrefix(args[0], "https://") || strings.HasPrefix(args[0], "http://")) {
-		return fetch(cmd.Context(), args[0])
-	}
-	in, err := openInput(cmd, args)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	return readAll(in)
-}
-
-func fetch(ctx context.Context, url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode == http.StatusNotFound {
-		return nil, &absentError{url}
-	}
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", url, res.Status)
-	}
-	return readAll(res.Body)
-}
-
-// An absentError says that there is nothing at a URL.
-type absentError struct{ url string }
-
-func (e *absentError) Error() string { return e.url + " answers 404 Not Found" }
-
-func readAll(in io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(in, maxConsent+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxConsent {
-		return nil, fmt.Errorf("a published consent has %d bytes at most: %w", maxConsent, domain.ErrInvalid)
-	}
-	return data, nil
 }
 
 // askWallets puts to a node what only a chain can say.

@@ -1,7 +1,7 @@
 // Command karatum-verify is the independent verifier of the ledger. It checks
 // what the ledger published by computing it again, and shares with the service
 // only the pure packages that define the formats, and the questions to contract
-// wallets. It keeps no state.
+// wallets. It keeps no state but what log remembers: the last checkpoint that it saw.
 package main
 
 import (
@@ -66,7 +66,8 @@ func newRoot() *cobra.Command {
 		Long: `karatum-verify recomputes what the Mystery Shopper ledger published and compares.
 
 It trusts no answer of the service: whatever follows from published bytes is
-computed here again, by code that reads no database and keeps no state.
+computed here again, by code that reads no database. Only log keeps something: the
+last checkpoint that it saw.
 
 ` + exitCodes,
 		Args:              usageArgs(cobra.NoArgs),
@@ -78,7 +79,7 @@ computed here again, by code that reads no database and keeps no state.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newCompare(), newConsent(), newDerive(), newGrade(), newShop(), newTask())
+	root.AddCommand(newBundle(), newCompare(), newConsent(), newDay(), newDerive(), newGrade(), newLog(), newShop(), newTask())
 	return root
 }
 

@@ -21,15 +21,17 @@ func newShop() *cobra.Command {
 		Use:   "shop URL",
 		Short: "Check a slot: its commit, its task, its reply and its grade",
 		Long: `Shop checks one slot from public answers alone. The URL is that of the slot, below
-/v1/mystery/shops/. From the same host come the consent, and the records of the slot
-and of its seal in the public log.
+/v1/mystery/shops/. From the same host come the consent, the records of the slot and
+of its seal in the public log, and the bundle that proves that all of it stands there.
 
 It checks that the owner's consent covers the day, that the commit stands in a plan
 sealed before the day began, that day key, seed, moment, identity, endpoint, question
-and right answer follow from each other, that the sealed records lead from the commit
-to the reveal, that what was planned was sent within its window, that the reply is
-the one that was committed to and is marked as this program marks it, that an hourly
-seal found all this complete before the reveal, and that the reveal came in time.
+and right answer follow from each other, that the day had no more tasks than
+were left, that the sealed records lead from the commit to the reveal, that what was
+planned was sent within its window to a host shown to be the owner's, that the reply
+is the one that was committed to and is marked as this program marks it, that an
+hourly seal found all this complete before the reveal, that the reveal came in time,
+and that all that is public stands in the signed log.
 
 Each check is pass, fail, pending (it takes what is not published yet), or skipped (it
 takes what there is not, such as a reply). A sealed slot is pending.
@@ -104,6 +106,14 @@ func askShop(ctx context.Context, url string) (a verify.Answers, err error) {
 		}
 		return list.Items[0], nil
 	})
+	if err != nil {
+		return a, err
+	}
+	// The bundle last: what was shown before, it has.
+	a.Bundle, err = fetchUpTo(ctx, base+"/v1/ledger/bundle?shop="+id, maxBundle, bundleTimeout)
+	if absent := new(absentError); errors.As(err, &absent) {
+		a.Bundle, err = nil, nil
+	}
 	return a, err
 }
 
@@ -111,8 +121,12 @@ func printShop(out io.Writer, r *verify.ShopReport) error {
 	if _, err := fmt.Fprintf(out, "shop %s (%s): %s\n", r.Shop, r.Phase, r.Verdict); err != nil {
 		return err
 	}
+	return printChecks(out, r.Checks)
+}
+
+func printChecks(out io.Writer, checks []verify.SlotCheck) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, c := range r.Checks {
+	for _, c := range checks {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", c.Status, c.ID, c.Detail) // Flush returns the error
 	}
 	return t.Flush()

@@ -50,6 +50,8 @@ func servedSlot(t *testing.T, change func(path, answer string) string) (url stri
 			answer = read("stream")
 		case strings.HasPrefix(r.URL.Path, "/v1/ledger/streams/seal/cns_"):
 			answer = `{"items":[` + read("seal") + `]}`
+		case r.URL.Path == "/v1/ledger/bundle":
+			answer = strings.TrimSuffix(read("bundle"), "\n") // the line feed of the file
 		}
 		if answer = change(r.URL.Path, answer); answer == "" {
 			http.NotFound(w, r)
@@ -71,7 +73,7 @@ func TestShop(t *testing.T) {
 	}{
 		{"as it was", func(_, answer string) string { return answer }, exitOK, ": ok\n"},
 		{"the log does not cover it yet", func(path, answer string) string {
-			if strings.Contains(path, "/streams/") {
+			if strings.Contains(path, "/ledger/") {
 				return ""
 			}
 			return answer
@@ -107,8 +109,65 @@ func TestShopAsJSON(t *testing.T) {
 			ID string `json:"id"`
 		} `json:"checks"`
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || code != exitOK || report.Verdict != "ok" || len(report.Checks) != 12 {
+	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || code != exitOK || report.Verdict != "ok" || len(report.Checks) != 15 {
 		t.Errorf("run = %d (%v); it said %s%s", code, err, &stdout, &stderr)
+	}
+}
+
+// The bundle of the same slot comes to the same, from a file or over the network, and a
+// day that it has a part of is pending.
+func TestBundle(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("..", "..", "domain", "verify", "testdata", "shop", "bundle.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = bytes.TrimSuffix(data, []byte("\n"))
+	var head struct {
+		Key string `json:"key"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		t.Fatal(err)
+	}
+	url := servedSlot(t, func(_, answer string) string { return answer })
+	base, shop, _ := strings.Cut(url, "/v1/mystery/shops/")
+	parts := strings.Split(shop, "_")
+	day := "/v1/mystery/consents/cns_" + parts[1] + "/days/" + parts[2][:4] + "-" + parts[2][4:6] + "-" + parts[2][6:]
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	changed := bytes.Replace(data, []byte("build:42"), []byte("build:43"), 1)
+	good := write("good.json", data)
+	for _, tt := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"bundle", good}, exitOK, "shop " + shop + " (revealed): ok\n"},
+		{[]string{"bundle", base + "/v1/ledger/bundle?shop=" + shop}, exitOK, "1 replies: ok\n"},
+		{[]string{"bundle", "--key", head.Key, "--json", good}, exitOK, `"verdict": "ok"`},
+		{[]string{"bundle", "--key", strings.Replace(head.Key, "karatum", "keratum", 1), good}, exitFailed, "one of the log with the key"},
+		{[]string{"bundle", write("changed.json", changed)}, exitFailed, "is not in the log"},
+		{[]string{"bundle", write("longer.json", append(bytes.Clone(data), '\n'))}, exitFailed, "one form"},
+		{[]string{"bundle", write("half.json", data[:len(data)/2])}, exitFailed, "cannot be read"},
+		{[]string{"bundle", filepath.Join(dir, "none.json")}, exitError, "no such file"},
+		{[]string{"day", base + day}, exitOK, ": pending\n"},
+		{[]string{"day", "--json", base + day + "/verify"}, exitOK, `"phase": "opened"`},
+		{[]string{"day", "--key", "other", base + day}, exitFailed, "one of the log with the key"},
+		{[]string{"day", base + strings.TrimSuffix(day, parts[2][6:])}, exitError, "is not the URL of a day"},
+		{[]string{"day", "--json", url}, exitError, "is not the URL of a day"},
+		{[]string{"day"}, exitUsage, "arg"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), tt.args, nil, &stdout, &stderr)
+		if code != tt.code || !strings.Contains(stdout.String()+stderr.String(), tt.says) {
+			t.Errorf("%v = %d, want %d; it said %.3000s%s, want %q in it", tt.args, code, tt.code, &stdout, &stderr, tt.says)
+		}
 	}
 }
 

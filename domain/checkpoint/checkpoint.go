@@ -126,6 +126,18 @@ func (p Policy) Open(signed []byte) (c Checkpoint, cosignatures []string, err er
 	return c, cosignatures, nil
 }
 
+// Bare returns a signed note with the signature of the log alone, so that whoever has
+// the log's key can check all of it. It returns [domain.ErrInvalid] for a note that the
+// log has not signed.
+func Bare(signed []byte, log note.Verifier) ([]byte, error) {
+	n, err := note.Open(signed, note.VerifierList(log))
+	if err != nil {
+		return nil, fmt.Errorf("the checkpoint is not signed by %s: %w: %w", log.Name(), err, domain.ErrInvalid)
+	}
+	line, _ := lineOf(n, log)
+	return []byte(n.Text + "\n" + line), nil
+}
+
 // decode reads base64 in its one form: package base64 passes over line feeds, and over
 // bits at the end that mean nothing.
 func decode(s string) (data []byte, ok bool) {
@@ -185,6 +197,21 @@ func VerifierKey(skey string) (string, error) {
 	}
 	public := ed25519.NewKeyFromSeed(key[1:]).Public().(ed25519.PublicKey) //nolint:errcheck,forcetypeassert // always of this type
 	return note.NewEd25519VerifierKey(fields[2], public)
+}
+
+// NewLog returns the verifier of the signatures of a log, from its vkey. It takes just
+// the one spelling that a key has.
+func NewLog(vkey string) (note.Verifier, error) {
+	malformed := fmt.Errorf("the key of a log is name+hash+base64, and this is not the spelling of one: %w", domain.ErrInvalid)
+	v, err := note.NewVerifier(vkey)
+	if err != nil {
+		return nil, malformed
+	}
+	key64, ok := strings.CutPrefix(vkey, fmt.Sprintf("%s+%08x+", v.Name(), v.KeyHash()))
+	if _, one := decode(key64); !ok || !one {
+		return nil, malformed
+	}
+	return v, nil
 }
 
 // witness verifies cosignatures.

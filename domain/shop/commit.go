@@ -19,6 +19,12 @@ func ReplyHash(shopID string, receivedAtMs int64, status, latencyMs uint32, salt
 		Hash(salt).Hash(sha256.Sum256(body)))
 }
 
+// CommitsTo reports whether e commits to a body with a salt as the reply in a slot.
+func (e Replied) CommitsTo(shopID string, salt domain.Hash, body []byte) bool {
+	return len(body) == e.Size &&
+		e.Hash == ReplyHash(shopID, e.ReceivedAtMs, uint32(e.Status), uint32(e.LatencyMs), salt, body) //nolint:gosec // as they were hashed
+}
+
 // DeferredHash stands in for the hash of an expected answer that is known only
 // when the task is sent, such as the hash of a block:
 //

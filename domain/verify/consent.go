@@ -94,6 +94,11 @@ func Consent(data []byte) (*ConsentReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	return p.report()
+}
+
+// report makes all checks.
+func (p published) report() (*ConsentReport, error) {
 	r := &ConsentReport{Consent: p.id}
 	p.checkPayload(r)
 	p.checkVersions(r)

@@ -38,6 +38,7 @@ type Answers struct {
 	Shop    []byte // of GET /v1/mystery/shops/{id}
 	Stream  []byte // of GET /v1/ledger/streams/shop/{id}
 	Seal    []byte // the item of the seal that the reveal names among those of GET /v1/ledger/streams/seal/{consent}; nil if it names none or there is none
+	Bundle  []byte // of GET /v1/ledger/bundle?shop={id}, asked for last; nil if there is none, as nothing is signed yet
 }
 
 // A Verdict is what all checks come to: fail if one fails, else pending if one is.
@@ -71,6 +72,8 @@ type ShopReport struct {
 //
 //	consent   the owner signed a consent that covers the day
 //	plan      the slot's commit stands in the plan that was sealed before the day began
+//	cap       the day had as many tasks at most as the consent and the six days before
+//	          it left
 //	count     the day's key is the one the owner accepted, and the slot is a task or a
 //	          pad as that key says: pending until the day is opened
 //	choice    seed, moment, identity, endpoint, template and entry follow from it
@@ -79,40 +82,53 @@ type ShopReport struct {
 //	records   the sealed records are the history of the slot: their hashes lead from
 //	          the commit to the reveal, their order is possible, the result is theirs
 //	sending   what was sent, within its window, is what was planned
+//	host      the endpoint was shown to be the owner's when it was sent there
 //	session   the conversation that is shown is the one that was committed to: its
 //	          exchanges give the hashes on record, their number and their root
 //	reply     the reply is the one that was committed to
 //	grade     the reply is marked as this program marks it
 //	seal      an hourly seal found the history complete before it was revealed
 //	reveal    the reveal was not early, nor a day late
+//	inclusion all of it that is public stands in the log that was signed
 //
-// Of a sealed slot nothing but consent and plan is checked, and no task can be told
-// from a pad by its report. What cannot be read is a [domain.ErrInvalid].
+// Of a sealed slot nothing but consent, plan and inclusion is checked, and no task can
+// be told from a pad by its report. What cannot be read is a [domain.ErrInvalid].
 func Shop(a Answers) (*ShopReport, error) {
 	s, err := parseSlot(a)
 	if err != nil {
 		return nil, err
 	}
-	s.checkConsent(a.Consent)
+	if a.Bundle != nil {
+		s.excerpt, s.excerptErr = OpenBundle(a.Bundle)
+	}
+	return s.run(), nil
+}
+
+// run makes all checks.
+func (s *slot) run() *ShopReport {
+	s.checkConsent()
 	s.checkPlan()
 	switch {
 	case s.shown.Phase == phaseSealed && s.plan.Opened == nil:
-		s.all(Pending, "pending until the slot is revealed", "count", "choice", "task", "commit", "records", "sending", "session", "reply", "grade", "seal", "reveal")
+		s.all(Pending, "pending until the slot is revealed", "cap", "count", "choice", "task", "commit", "records", "sending", "host", "session", "reply", "grade", "seal", "reveal")
 	case s.event == nil:
 		s.checkUnrevealed()
 	default:
+		s.checkCap()
 		s.checkCount(true)
 		s.checkChoice()
 		s.checkTask()
 		s.checkRecords()
 		s.checkSending()
+		s.checkHost()
 		s.checkSession()
 		s.checkReply()
 		s.checkSeal()
 		s.checkReveal()
 	}
+	s.checkInclusion()
 	s.report.Verdict = verdictOf(s.report.Checks)
-	return &s.report, nil
+	return &s.report
 }
 
 func verdictOf(checks []SlotCheck) Verdict {
@@ -136,6 +152,9 @@ type slot struct {
 	plan   shownPlan
 	secret domain.Hash // of the day; zero until it is opened
 
+	excerpt    *Excerpt // of the public log; nil if there is none
+	excerptErr error    // why there is none though there was a bundle
+
 	event     *shop.Revealed // nil unless revealed
 	data      []byte         // its canonical JSON
 	stream    []shownRecord
@@ -158,21 +177,29 @@ type shownShop struct {
 	Commit  domain.Hash `json:"commit"`
 	Phase   string      `json:"phase"`
 
-	Revealed *struct {
-		Event json.RawMessage `json:"event"`
-		Reply *struct {
-			Salt   domain.Hash `json:"salt"`
-			Text   *string     `json:"text"`
-			Base64 []byte      `json:"base64"`
-		} `json:"reply"`
-		Session *struct {
-			Salt domain.Hash `json:"salt"`
-			shop.Session
-		} `json:"session"`
-		Erased *struct {
-			At time.Time `json:"at"`
-		} `json:"erased"`
-	} `json:"revealed"`
+	Revealed *shownReveal `json:"revealed"`
+}
+
+type shownReveal struct {
+	Event   json.RawMessage `json:"event"`
+	Reply   *shownReply     `json:"reply"`
+	Session *shownSession   `json:"session"`
+	Erased  *shownErasure   `json:"erased"`
+}
+
+type shownReply struct {
+	Salt   domain.Hash `json:"salt"`
+	Text   *string     `json:"text"`
+	Base64 []byte      `json:"base64"`
+}
+
+type shownSession struct {
+	Salt domain.Hash `json:"salt"`
+	shop.Session
+}
+
+type shownErasure struct {
+	At time.Time `json:"at"`
 }
 
 type shownPlan struct {
@@ -181,13 +208,17 @@ type shownPlan struct {
 	SealedAt time.Time     `json:"sealedAt"`
 	Commits  []domain.Hash `json:"commits"`
 	Eligible domain.Hash   `json:"eligibleHash"`
-	Opened   *struct {
-		Key      domain.Hash   `json:"key"`
-		Path     []domain.Hash `json:"path"`
-		Cap      int           `json:"cap"`
-		Count    int           `json:"count"`
-		Eligible plan.Eligible `json:"eligible"`
-	} `json:"opened"`
+	Opened   *shownOpening `json:"opened"`
+
+	openedAt time.Time // if the public log was asked
+}
+
+type shownOpening struct {
+	Key      domain.Hash   `json:"key"`
+	Path     []domain.Hash `json:"path"`
+	Cap      int           `json:"cap"`
+	Count    int           `json:"count"`
+	Eligible plan.Eligible `json:"eligible"`
 }
 
 // A shownRecord is a record of the public log.
@@ -283,9 +314,9 @@ func (s *slot) all(status Status, detail string, ids ...string) {
 
 func (s *slot) index() uint32 { return uint32(s.shown.Slot) } //nolint:gosec // below 24
 
-func (s *slot) checkConsent(data []byte) {
+func (s *slot) checkConsent() {
 	in := inputs{"consent": s.owner.id, "payloadHash": s.owner.payloadHash.String(), "owner": s.owner.owner.String(), "day": strconv.FormatUint(uint64(s.shown.Day), 10)}
-	r, err := Consent(data)
+	r, err := s.owner.report()
 	switch {
 	case err != nil:
 		s.say("consent", Fail, in, "%s", domain.Sentence(err))
@@ -351,24 +382,14 @@ func (s *slot) checkCount(isTask bool) {
 		s.say("count", Pending, nil, "pending until the day is opened")
 		return
 	}
-	p := s.owner.payload
-	entropy := []byte(s.owner.signature)
-	if !p.OwnerNonceHash.IsZero() {
-		entropy = s.owner.ownerNonce[:]
+	s.secret = s.owner.secret(o.Key)
+	in := inputs{"key": o.Key.String(), "planKeyRoot": s.owner.payload.PlanKeyRoot.String(), "cap": strconv.Itoa(o.Cap), "count": strconv.Itoa(o.Count)}
+	fault := s.owner.keyFault(&s.plan)
+	if fault == "" {
+		fault = s.owner.countFault(&s.plan)
 	}
-	s.secret = plan.DaySecret(o.Key, entropy)
-	in := inputs{"key": o.Key.String(), "planKeyRoot": p.PlanKeyRoot.String(), "cap": strconv.Itoa(o.Cap), "count": strconv.Itoa(o.Count)}
-	var fault string
-	list, err := o.Eligible.Bytes()
-	switch keyErr := plan.VerifyKey(o.Key, s.shown.Day, p.FirstDay, p.ValidityDays, o.Path, p.PlanKeyRoot); {
-	case keyErr != nil:
-		fault = domain.Sentence(keyErr)
-	case err != nil || domain.Sum(list) != s.plan.Eligible:
-		fault = "the list of what was eligible is not the one that was sealed"
-	case o.Cap < 0 || o.Cap > min(plan.Slots, p.MaxPerDay) || o.Eligible.Empty() && o.Cap != 0:
-		fault = fmt.Sprintf("the consent does not allow a cap of %d", o.Cap)
-	case plan.Count(s.secret, o.Cap) != o.Count:
-		fault = fmt.Sprintf("the key makes %d tasks of the day, and it is said to have %d", plan.Count(s.secret, o.Cap), o.Count)
+	switch {
+	case fault != "":
 	case plan.RealSlots(s.secret, o.Count)[s.index()] != isTask && isTask:
 		fault = "the key makes a pad of this slot, and a task was revealed"
 	case plan.RealSlots(s.secret, o.Count)[s.index()] != isTask:
@@ -380,6 +401,7 @@ func (s *slot) checkCount(isTask bool) {
 // checkUnrevealed checks a slot of an opened day that was not revealed: it has to
 // be a pad.
 func (s *slot) checkUnrevealed() {
+	s.checkCap()
 	s.checkCount(false)
 	if s.plan.Opened == nil {
 		s.all(Fail, "the slot is said to be a pad, and its day is not opened", "commit")
@@ -393,7 +415,7 @@ func (s *slot) checkUnrevealed() {
 		fault = "the commit is not that of a pad"
 	}
 	s.check("commit", inputs{"seed": seed.String(), "commit": s.shown.Commit.String()}, fault, "the commit is that of a pad")
-	s.all(Skipped, none, "records", "sending", "session", "reply", "grade", "seal", "reveal")
+	s.all(Skipped, none, "records", "sending", "host", "session", "reply", "grade", "seal", "reveal")
 }
 
 func (s *slot) checkChoice() {
@@ -651,8 +673,7 @@ func (s *slot) checkReply() {
 		"status": strconv.Itoa(r.Status), "latencyMs": strconv.FormatInt(r.LatencyMs, 10), "bodyHash": domain.Sum(body).String(),
 	}
 	fault := ""
-	hash := shop.ReplyHash(s.shown.ID, r.ReceivedAtMs, uint32(r.Status), uint32(r.LatencyMs), shown.Reply.Salt, body) //nolint:gosec // as they were hashed
-	if hash != r.Hash || len(body) != r.Size {
+	if !r.CommitsTo(s.shown.ID, shown.Reply.Salt, body) {
 		fault = "the reply that is shown is not the one that was committed to"
 	}
 	s.check("reply", in, fault, "the reply is the one that was committed to")

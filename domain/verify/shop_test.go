@@ -45,6 +45,7 @@ type life struct {
 	at       time.Time // of the reveal
 	sealed   time.Time // when the seal was made
 	root     domain.Hash
+	public   []verify.Proven // records, without their proofs
 }
 
 var (
@@ -56,9 +57,17 @@ var (
 // as it should be. Before it comes to the log, lie may change it.
 func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
 	t.Helper()
+	a, l := lived(t, 0, lie)
+	a.Bundle = bundled(t, l)
+	return a, l
+}
+
+// lived is the life of the nth task of the day.
+func lived(t *testing.T, nth int, lie func(*life)) (verify.Answers, *life) {
+	t.Helper()
 	p := payload()
 	p.PlanKeyRoot = plan.KeyRoot(operator, p.Nonce, p.FirstDay, p.ValidityDays)
-	id, day := plan.ConsentID(p.Nonce), p.FirstDay+1
+	id, day := plan.ConsentID(p.Nonce), p.FirstDay
 	offers := []plan.Offer{{ID: "ep_0", Surface: task.Surface{Kind: task.A2A, Skills: []task.Skill{{ID: "unit-convert", Name: "Unit conversion"}}}}}
 	l := &life{sealedAt: domain.DayStart(day).Add(-90 * time.Minute), salt: domain.Sum([]byte("salt"))}
 	l.list, _ = plan.EligibleOf(offers, nil)
@@ -67,7 +76,8 @@ func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
 	if l.plan, err = plan.Compute(id, day, plan.DaySecret(key, mine[:]), p.MaxPerDay, l.list, plan.EntriesOf(offers, nil)); err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(l.plan.Slots[:], func(s plan.Slot) bool { return s.Real })
+	picked := plan.RealSlots(l.plan.Secret, l.plan.Count)
+	i := int(picked.Ascending()[nth])
 	l.slot = l.plan.Slots[i]
 	s, shopID := l.slot, plan.ShopID(id, day, uint32(i))
 	l.sent = shop.Sent{Endpoint: s.Choice.Endpoint, Identity: s.Identity, Template: s.Choice.Template, TemplateVersion: s.Choice.Version, Ask: s.Task.Ask.Hash()}
@@ -139,6 +149,7 @@ func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
 		},
 	}}
 	last := chain[len(chain)-1]
+	l.public = []verify.Proven{{Record: chain[0]}, {Record: sealed}, {Record: last, Prev: head}}
 	return verify.Answers{
 		Consent: encode(t, owner),
 		Shop: encode(t, body{
@@ -207,8 +218,8 @@ func TestShop(t *testing.T) {
 	t.Parallel()
 	a, _ := honest(t, nil)
 	r := shopReport(t, a)
-	if r.Verdict != verify.VerdictOK || len(with(r, verify.Pass)) != 13 {
-		t.Errorf("verdict %s: %+v, want all of 13 checks to pass", r.Verdict, r.Checks)
+	if r.Verdict != verify.VerdictOK || len(with(r, verify.Pass)) != 16 {
+		t.Errorf("verdict %s: %+v, want all of 16 checks to pass", r.Verdict, r.Checks)
 	}
 }
 
@@ -216,7 +227,7 @@ func TestShop(t *testing.T) {
 func TestShopTestdata(t *testing.T) {
 	t.Parallel()
 	a, _ := honest(t, nil)
-	for name, data := range map[string][]byte{"consent": a.Consent, "shop": a.Shop, "stream": a.Stream, "seal": a.Seal} {
+	for name, data := range map[string][]byte{"consent": a.Consent, "shop": a.Shop, "stream": a.Stream, "seal": a.Seal, "bundle": a.Bundle} {
 		file := filepath.Join("testdata", "shop", name+".json")
 		if *update {
 			if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
@@ -246,7 +257,7 @@ func TestShopLies(t *testing.T) {
 	}{
 		{"planned when the day had begun", func(l *life) { l.sealedAt = l.sealedAt.Add(2 * time.Hour) }, []string{"plan"}},
 		{"one task more", func(l *life) { l.plan.Count++ }, []string{"count"}},
-		{"a cap that the owner did not allow", func(l *life) { l.plan.Cap = 24 }, []string{"count"}},
+		{"a cap that the owner did not allow", func(l *life) { l.plan.Cap = 24 }, []string{"cap", "count"}},
 		{"another list", func(l *life) { l.list.Endpoints[0].ID = "ep_1" }, []string{"choice"}},
 		{"another seed", func(l *life) { l.revealed.Seed[0] ^= 1 }, []string{"choice", "task", "commit", "sending"}},
 		{"another slot", func(l *life) { l.revealed.Slot++ }, []string{"choice"}},
@@ -266,7 +277,7 @@ func TestShopLies(t *testing.T) {
 		}, []string{"records"}},
 		{"sent too early", func(l *life) { l.sentAt = l.sentAt.Add(-2 * time.Second) }, []string{"sending"}},
 		{"sent too late", func(l *life) { l.sentAt = l.sentAt.Add(15 * time.Minute); l.sealed = l.sealed.Add(time.Hour) }, []string{"sending", "reveal"}},
-		{"sent to another endpoint", func(l *life) { l.sent.Endpoint = "ep_1" }, []string{"sending"}},
+		{"sent to another endpoint", func(l *life) { l.sent.Endpoint = "ep_1" }, []string{"sending", "host"}},
 		{"sent another question", func(l *life) { l.sent.Ask[0] ^= 1 }, []string{"sending"}},
 		{"another place of the session", func(l *life) { l.talk.URL += "/2" }, []string{"session"}},
 		{"another dialect", func(l *life) { l.talk.Dialect = "0.3" }, []string{"session"}},
@@ -429,13 +440,16 @@ func TestShopPad(t *testing.T) {
 	t.Parallel()
 	a, l := honest(t, nil)
 	i := slices.IndexFunc(l.plan.Slots[:], func(s plan.Slot) bool { return !s.Real })
-	a.Seal, a.Stream = nil, []byte(`{"items":[]}`)
+	id := plan.ShopID(l.plan.Consent, l.plan.Day, uint32(i))
+	day, _ := wholeDay(t)
+	at := slices.IndexFunc(day.records, func(p verify.Proven) bool { return p.Record.Stream == shop.StreamOf(id) })
+	a.Seal, a.Bundle, a.Stream = nil, day.write(t), encode(t, body{"items": []any{item(day.records[at].Record, domain.Hash{})}})
 	a.Shop = edit(t, a.Shop, func(m body) {
-		m["id"], m["slot"], m["commit"], m["phase"] = plan.ShopID(l.plan.Consent, l.plan.Day, uint32(i)), i, l.plan.Slots[i].Commit, "pad"
+		m["id"], m["slot"], m["commit"], m["phase"] = id, i, l.plan.Slots[i].Commit, "pad"
 		delete(m, "revealed")
 	})
 	r := shopReport(t, a)
-	if diff := cmp.Diff([]string{"consent", "plan", "count", "commit"}, with(r, verify.Pass)); diff != "" || r.Verdict != verify.VerdictOK {
+	if diff := cmp.Diff([]string{"consent", "plan", "cap", "count", "commit", "inclusion"}, with(r, verify.Pass)); diff != "" || r.Verdict != verify.VerdictOK {
 		t.Errorf("verdict %s; what passes (-want +got):\n%s", r.Verdict, diff)
 	}
 }
@@ -452,10 +466,10 @@ func TestShopInPart(t *testing.T) {
 		"the day is not opened": {func(t *testing.T, a *verify.Answers) {
 			t.Helper()
 			a.Consent = edit(t, a.Consent, func(m body) { delete(at(m, "plans.0"), "opened") })
-		}, []string{"count", "choice"}, nil, verify.VerdictPending},
+		}, []string{"cap", "count", "choice"}, nil, verify.VerdictPending},
 		"the log is not signed": {func(_ *testing.T, a *verify.Answers) {
-			a.Stream = []byte(`{"items":[]}`)
-		}, []string{"records", "seal", "reveal"}, nil, verify.VerdictPending},
+			a.Stream, a.Bundle = []byte(`{"items":[]}`), nil
+		}, []string{"cap", "records", "host", "seal", "reveal", "inclusion"}, nil, verify.VerdictPending},
 		"the reply is erased": {func(t *testing.T, a *verify.Answers) {
 			t.Helper()
 			a.Shop = edit(t, a.Shop, func(m body) {

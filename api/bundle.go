@@ -1,0 +1,382 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/terms"
+	"github.com/karatum/mystery/domain/verify"
+	"github.com/karatum/mystery/projections/publiclog"
+)
+
+// This file serves bundles: records of the public log with their proofs and the bytes
+// beside the log that they commit to, to be checked without this service.
+
+// A bundleScope says what a bundle is about: a consent, a day of it, or a slot of it.
+type bundleScope struct {
+	consent string
+	day     uint32 // 0 for all
+	shop    string // "" for all
+}
+
+func (b bundleScope) whole() bool { return b.day == 0 }
+
+// shopScope returns the scope of a slot.
+func shopScope(p ShopSummary) bundleScope { return bundleScope{p.Consent, p.Day, p.ID} }
+
+type bundleInput struct {
+	Shop    string `query:"shop" pattern:"^shp_[a-z2-7]{20}_[0-9]{8}_[0-9]{2}$" doc:"All about one slot." example:"shp_mfzwizlsmjrxg43vmvzc_20260301_07"`
+	Consent string `query:"consent" pattern:"^cns_[a-z2-7]{20}$" doc:"All about a consent." example:"cns_mfzwizlsmjrxg43vmvzc"`
+	Day     uint32 `query:"day" minimum:"1" maximum:"2932896" doc:"With consent: all about this day of it, a UTC day number."`
+}
+
+func (s *server) registerBundle(api huma.API) {
+	op := getLedger("get-ledger-bundle", "/bundle", "Everything about a slot, a day or a consent, to be checked offline")
+	op.Description = "Records of the public log, byte for byte, each with the proof that it stands in the log of the checkpoint that comes along, " +
+		"and the replies, terms and identities that they commit to. It is canonical JSON (RFC 8785) with a line feed behind it: keep the bytes. " +
+		"karatum-verify bundle checks it."
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "OK",
+		Headers:     map[string]*huma.Param{"Ledger-Size": {Description: "How many public records the checkpoint covers.", Schema: &huma.Schema{Type: huma.TypeInteger}}},
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}},
+	}}
+	huma.Register(api, op, func(ctx context.Context, in *bundleInput) (*huma.StreamResponse, error) {
+		if (in.Shop == "") == (in.Consent == "") || in.Day != 0 && in.Consent == "" {
+			return nil, newProblem(ctx, http.StatusBadRequest, "ask for a shop, a consent, or a consent and a day of it")
+		}
+		scope := bundleScope{consent: in.Consent, day: in.Day}
+		if in.Shop != "" {
+			p, err := s.Reader.Shop(ctx, in.Shop)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			scope = shopScope(shopOf(p))
+		}
+		return &huma.StreamResponse{Body: func(c huma.Context) {
+			r, w := humachi.Unwrap(c)
+			s.serveBundle(w, r, scope)
+		}}, nil
+	})
+}
+
+// serveBundle answers with a bundle as it is made. What fails before its first byte is
+// refused, and what fails later ends the connection.
+func (s *server) serveBundle(w http.ResponseWriter, r *http.Request, scope bundleScope) {
+	begun := false
+	out := bufio.NewWriter(w)
+	err := s.writeBundle(r.Context(), out, scope, func(h publiclog.Head) {
+		begun = true
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Ledger-Size", strconv.FormatUint(h.Size, 10))
+	})
+	if err == nil {
+		err = out.Flush()
+	}
+	switch {
+	case err == nil:
+	case !begun:
+		s.refuseLedger(w, r, err)
+	default:
+		s.Logger.WarnContext(r.Context(), "a bundle was cut off", "requestId", requestOf(r.Context()).id, "err", err)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// bundle returns a bundle, nil if the log does not cover what it would be about.
+func (s *server) bundle(ctx context.Context, scope bundleScope) ([]byte, error) {
+	var out bytes.Buffer
+	err := s.writeBundle(ctx, &out, scope, func(publiclog.Head) {})
+	if errors.Is(err, domain.ErrNotFound) {
+		return nil, nil
+	}
+	return out.Bytes(), err
+}
+
+// writeBundle writes a bundle. begin is called before the first byte. It returns
+// [domain.ErrNotFound] if the signed log does not cover what the bundle would be about.
+func (s *server) writeBundle(ctx context.Context, w io.Writer, scope bundleScope, begin func(publiclog.Head)) error {
+	signed, err := s.Reader.Consent(ctx, scope.consent)
+	if err != nil {
+		return err
+	}
+	documents, err := documentsOf(signed.Payload)
+	if err != nil {
+		return err
+	}
+	return s.Ledger.View(ctx, func(v *publiclog.View) error {
+		indexes, err := selected(ctx, v, scope, signed.Payload.Agent)
+		if err != nil {
+			return err
+		}
+		begin(v.Head)
+		b, err := verify.NewBundleWriter(w, v.Note, v.Key, documents)
+		if err != nil {
+			return err
+		}
+		var shown []shownSlot
+		for p, err := range v.Proven(ctx, indexes) {
+			if err != nil {
+				return err
+			}
+			r, e, err := read(p.Leaf)
+			if err != nil {
+				return err
+			}
+			if err := b.Record(verify.Proven{Index: p.Leaf.Index, Path: p.Path, Prev: p.Leaf.Prev, Record: r}); err != nil {
+				return err
+			}
+			shown = shownWith(shown, r.Stream, e)
+		}
+		for _, slot := range shown {
+			if err := s.writeReply(ctx, b, slot); err != nil {
+				return err
+			}
+		}
+		for _, slot := range shown {
+			if err := s.writeSession(ctx, b, slot); err != nil {
+				return err
+			}
+		}
+		return b.Close()
+	})
+}
+
+// A shownSlot is a slot that is revealed, with what lies beside the log of it.
+type shownSlot struct {
+	id             string
+	reply, session bool
+}
+
+// shownWith returns the slots whose replies and sessions are public after one more
+// event.
+func shownWith(list []shownSlot, stream ledger.Stream, e domain.Event) []shownSlot {
+	switch e := e.(type) {
+	case shop.Revealed:
+		list = append(list, shownSlot{
+			id: stream.ID(), reply: !e.Result.ReplyHash.IsZero(),
+			session: slices.ContainsFunc(e.Records, func(r ledger.Record) bool { return r.Type == shop.SessionOpened{}.EventType() }),
+		})
+	case shop.Erased:
+		list = slices.DeleteFunc(list, func(s shownSlot) bool { return s.id == stream.ID() })
+	}
+	return list
+}
+
+func (s *server) writeReply(ctx context.Context, b *verify.BundleWriter, slot shownSlot) error {
+	if !slot.reply {
+		return nil
+	}
+	salt, body, ok, err := s.salted(ctx, shop.ReplyKey(slot.id))
+	if err != nil || !ok {
+		return err
+	}
+	return b.Reply(verify.Reply{Shop: slot.id, Salt: salt, Body: body})
+}
+
+func (s *server) writeSession(ctx context.Context, b *verify.BundleWriter, slot shownSlot) error {
+	if !slot.session {
+		return nil
+	}
+	salt, body, ok, err := s.salted(ctx, shop.SessionKey(slot.id))
+	if err != nil || !ok {
+		return err
+	}
+	c := verify.Conversation{Shop: slot.id, Salt: salt}
+	if err := domain.Unmarshal(body, &c.Session); err != nil {
+		return fmt.Errorf("the session of %s: %w", slot.id, err)
+	}
+	return b.Conversation(c)
+}
+
+// salted returns a body that an event commits to, if it is there: it may be lost, or
+// erased since the checkpoint.
+func (s *server) salted(ctx context.Context, key string) (salt domain.Hash, body []byte, ok bool, err error) {
+	raw, body, err := s.Bodies.Get(ctx, key)
+	switch {
+	case errors.Is(err, domain.ErrNotFound):
+		return salt, nil, false, nil
+	case err != nil:
+		return salt, nil, false, err
+	case len(raw) != len(salt):
+		return salt, nil, false, fmt.Errorf("the salt of %s has %d bytes", key, len(raw))
+	case body == nil:
+		body = []byte{}
+	}
+	return domain.Hash(raw), body, true, nil
+}
+
+// documentsOf returns the terms and the identities that a consent names, as far as this
+// build has them.
+func documentsOf(p consent.Payload) (documents [][]byte, err error) {
+	for _, d := range []struct {
+		named domain.Hash
+		of    any
+	}{{p.TermsHash, terms.Current().Terms}, {p.PoolHash, identity.Pool()}} {
+		text, err := domain.Canonical(d.of)
+		if err != nil {
+			return nil, err
+		}
+		if domain.Sum(text) == d.named {
+			documents = append(documents, text)
+		}
+	}
+	return documents, nil
+}
+
+// read returns a leaf as a record and its event.
+func read(l publiclog.Leaf) (r ledger.Record, e domain.Event, err error) {
+	if err = json.Unmarshal(l.Record, &r); err == nil {
+		e, err = commands.Catalog().Decode(r.Type, r.Data)
+	}
+	if err != nil {
+		err = fmt.Errorf("read leaf %d: %w", l.Index, err)
+	}
+	return r, e, err
+}
+
+// Over how many days before a day its cap counts tasks.
+const capDays = 6
+
+// selected returns the leaves that a bundle holds: the consents of the agent, the plans
+// in scope and those of the six days before, the slots, and their seals.
+func selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref agent.Ref) (indexes []uint64, err error) {
+	covered := false
+	var granted []consent.Granted
+	if err := eachOf(ctx, v, consent.StreamOf(ref), func(index uint64, e domain.Event) {
+		indexes = append(indexes, index)
+		switch e := e.(type) {
+		case consent.Granted:
+			granted = append(granted, e)
+			covered = covered || e.Consent == scope.consent
+		case consent.Refused:
+			covered = covered || e.Consent == scope.consent
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if !covered {
+		return nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", scope.consent, domain.ErrNotFound)
+	}
+	own := slices.IndexFunc(granted, func(g consent.Granted) bool { return g.Consent == scope.consent })
+	if own < 0 {
+		return indexes, nil // it was refused
+	}
+	from, to := scope.day, scope.day
+	if scope.whole() {
+		from, to = granted[own].Payload.FirstDay, granted[own].Payload.LastDay
+	}
+	var slots []ledger.Stream
+	for _, g := range granted {
+		if err := eachOf(ctx, v, plan.StreamOf(g.Consent), func(index uint64, e domain.Event) {
+			day, sealed := dayOf(e)
+			if day < from-min(capDays, from) || day > to {
+				return
+			}
+			indexes = append(indexes, index)
+			if sealed && g.Consent == scope.consent && day >= from {
+				slots = append(slots, slotsOf(scope, day)...)
+			}
+		}); err != nil {
+			return nil, err
+		}
+	}
+	found, err := v.Indexes(ctx, slots)
+	if err != nil {
+		return nil, err
+	}
+	if scope.shop != "" && len(found) == 0 {
+		return nil, fmt.Errorf("the signed log does not cover the slot %s yet: %w", scope.shop, domain.ErrNotFound)
+	}
+	hours, err := sealHours(ctx, v, scope, found)
+	if err != nil {
+		return nil, err
+	}
+	indexes = append(indexes, found...)
+	err = eachOf(ctx, v, seal.StreamOf(scope.consent), func(index uint64, e domain.Event) {
+		if sealed, ok := e.(seal.Sealed); ok && (scope.whole() || hours[sealed.Hour]) {
+			indexes = append(indexes, index)
+		}
+	})
+	slices.Sort(indexes)
+	return indexes, err
+}
+
+// eachOf calls f with all events of a stream and where they are.
+func eachOf(ctx context.Context, v *publiclog.View, s ledger.Stream, f func(index uint64, e domain.Event)) error {
+	leaves, err := v.Stream(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, l := range leaves {
+		_, e, err := read(l)
+		if err != nil {
+			return err
+		}
+		f(l.Index, e)
+	}
+	return nil
+}
+
+// dayOf returns the day that an event of a plan is about, and whether it seals it.
+func dayOf(e domain.Event) (day uint32, sealed bool) {
+	switch e := e.(type) {
+	case plan.Sealed:
+		return e.Day, true
+	case plan.Opened:
+		return e.Day, false
+	}
+	return 0, false
+}
+
+// slotsOf returns the streams of the slots of a day that are in scope.
+func slotsOf(scope bundleScope, day uint32) (streams []ledger.Stream) {
+	if scope.shop != "" {
+		return []ledger.Stream{shop.StreamOf(scope.shop)}
+	}
+	for slot := range uint32(plan.Slots) {
+		streams = append(streams, shop.StreamOf(plan.ShopID(scope.consent, day, slot)))
+	}
+	return streams
+}
+
+// sealHours returns the hours of the seals that reveals name. A bundle of a whole
+// consent has all of them anyway.
+func sealHours(ctx context.Context, v *publiclog.View, scope bundleScope, slots []uint64) (map[uint64]bool, error) {
+	hours := make(map[uint64]bool)
+	if scope.whole() {
+		return hours, nil
+	}
+	for p, err := range v.Proven(ctx, slots) {
+		if err != nil {
+			return nil, err
+		}
+		_, e, err := read(p.Leaf)
+		if err != nil {
+			return nil, err
+		}
+		if r, ok := e.(shop.Revealed); ok && r.Pinned.Path != nil {
+			hours[r.Pinned.Hour] = true
+		}
+	}
+	return hours, nil
+}

@@ -1,0 +1,235 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/checkpoint"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// This file is the format of a bundle: public records with the proofs that they stand
+// in the log, and the bytes beside the log that they commit to, so that slots and days
+// can be checked with nothing else at hand. It is one JSON object in the form of
+// RFC 8785, and a line feed:
+//
+//	checkpoint  of the log, with the signature of the log alone (C2SP tlog-checkpoint)
+//	documents   JSON values whose SHA-256 a consent names: its terms, its pool of
+//	            identities
+//	format      "karatum/ledger/bundle/v1"
+//	key         the vkey of the log (C2SP signed-note)
+//	records     {index, path, prevHash, record}, by index: path is that of RFC 6962
+//	            to the root of the checkpoint, record is canonical
+//	replies     {body, salt, shop}, one at most for each slot that is revealed and got
+//	            one; body is base64
+//	sessions    {salt, session, shop}, one at most for each slot that is revealed and has
+//	            one on record
+//
+// There is no other byte in it. So a bundle in which a single one was changed is not
+// the bundle any more that it was: what is changed is hashed, part of a proof or
+// signed, or makes the whole another JSON than the one it is read as.
+
+// bundleFormat names the format and its version.
+const bundleFormat = "karatum/ledger/bundle/v1"
+
+// A bundle is what a bundle holds, as it stands there.
+type bundle struct {
+	Checkpoint string            `json:"checkpoint"`
+	Documents  []json.RawMessage `json:"documents"`
+	Format     string            `json:"format"`
+	Key        string            `json:"key"`
+	Records    []Proven          `json:"records"`
+	Replies    []Reply           `json:"replies"`
+	Sessions   []Conversation    `json:"sessions"`
+}
+
+// A Proven is a record of the public log with its proof.
+type Proven struct {
+	Index  uint64        `json:"index"`
+	Path   []domain.Hash `json:"path"`
+	Prev   domain.Hash   `json:"prevHash"`
+	Record ledger.Record `json:"record"`
+}
+
+// A Reply is what a slot's replied record commits to.
+type Reply struct {
+	Body []byte      `json:"body"`
+	Salt domain.Hash `json:"salt"`
+	Shop string      `json:"shop"`
+}
+
+// A Conversation is what the session records of a slot commit to.
+type Conversation struct {
+	Salt    domain.Hash  `json:"salt"`
+	Session shop.Session `json:"session"`
+	Shop    string       `json:"shop"`
+}
+
+// A BundleWriter writes a bundle piece by piece: first all records by index, then the
+// replies, then the sessions.
+type BundleWriter struct {
+	w      io.Writer
+	err    error
+	list   int  // the one that is being written
+	listed bool // something stands in it
+}
+
+// lists are those of a bundle that are written piece by piece.
+var lists = []string{"records", "replies", "sessions"}
+
+// NewBundleWriter begins a bundle as of a signed checkpoint of the log with the given
+// vkey. It returns [domain.ErrInvalid] if the log has not signed it.
+func NewBundleWriter(w io.Writer, signed []byte, vkey string, documents [][]byte) (*BundleWriter, error) {
+	log, err := checkpoint.NewLog(vkey)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := checkpoint.Bare(signed, log)
+	if err != nil {
+		return nil, err
+	}
+	head := bundle{Checkpoint: string(bare), Documents: []json.RawMessage{}, Format: bundleFormat, Key: vkey, Records: []Proven{}}
+	for _, d := range documents {
+		head.Documents = append(head.Documents, d)
+	}
+	text, err := domain.Canonical(head)
+	if err != nil {
+		return nil, err
+	}
+	begin, _, _ := bytes.Cut(text, []byte(`],"replies":`)) // records are behind what is not a list
+	b := &BundleWriter{w: w}
+	b.write(begin)
+	return b, b.err
+}
+
+// Record writes the next record.
+func (b *BundleWriter) Record(p Proven) error { return b.item(0, p) }
+
+// Reply writes the next reply.
+func (b *BundleWriter) Reply(r Reply) error { return b.item(1, r) }
+
+// Conversation writes the next session.
+func (b *BundleWriter) Conversation(c Conversation) error { return b.item(2, c) }
+
+// Close ends the bundle.
+func (b *BundleWriter) Close() error {
+	b.turn(len(lists) - 1)
+	b.write([]byte("]}\n"))
+	return b.err
+}
+
+// turn goes on to a list.
+func (b *BundleWriter) turn(list int) {
+	for b.list < list {
+		b.list++
+		b.listed = false
+		b.write([]byte(`],"` + lists[b.list] + `":[`))
+	}
+}
+
+func (b *BundleWriter) item(list int, v any) error {
+	text, err := domain.Canonical(v)
+	if err != nil {
+		return err
+	}
+	b.turn(list)
+	if b.listed {
+		b.write([]byte(","))
+	}
+	b.listed = true
+	b.write(text)
+	return b.err
+}
+
+func (b *BundleWriter) write(p []byte) {
+	if b.err == nil {
+		_, b.err = b.w.Write(p)
+	}
+}
+
+// OpenBundle reads a bundle and checks that everything in it stands in the log, or is
+// committed to by what does. Anything else is an [ErrFailed]: whoever made it, it is
+// no bundle of the log that it names. Whether that is the log one means, its key says.
+func OpenBundle(data []byte) (*Excerpt, error) {
+	x, err := openBundle(data)
+	if err != nil {
+		return nil, fmt.Errorf("the bundle does not hold: %w: %w", err, ErrFailed)
+	}
+	return x, nil
+}
+
+func openBundle(data []byte) (*Excerpt, error) {
+	var b bundle
+	if err := domain.Unmarshal(data, &b); err != nil {
+		return nil, fmt.Errorf("it cannot be read: %w", err)
+	}
+	if b.Format != bundleFormat {
+		return nil, bad("its format is %.40q, and this program reads %s", b.Format, bundleFormat)
+	}
+	c, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	x := newExcerpt(c, b.Key)
+	for i := range b.Records {
+		p := &b.Records[i]
+		if i > 0 && p.Index <= b.Records[i-1].Index {
+			return nil, bad("record %d stands behind record %d", p.Index, b.Records[i-1].Index)
+		}
+		p.Record.Hash = p.Record.ChainHash(p.Prev)
+		if err := merkle.VerifyPath(p.Record.Hash, p.Index, c.Size, p.Path, c.Root); err != nil {
+			return nil, fmt.Errorf("record %d is not in the log: %w", p.Index, err)
+		}
+		if err := x.add(p); err != nil {
+			return nil, fmt.Errorf("record %d: %w", p.Index, err)
+		}
+	}
+	for i := range b.Replies {
+		if err := x.addReply(&b.Replies[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range b.Sessions {
+		if err := x.addSession(&b.Sessions[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i, d := range b.Documents {
+		if err := x.addDocument(d); err != nil {
+			return nil, fmt.Errorf("document %d: %w", i, err)
+		}
+	}
+	return x, b.written(data)
+}
+
+// open returns the checkpoint, which has the signature of the log and no other.
+func (b *bundle) open() (c checkpoint.Checkpoint, err error) {
+	log, err := checkpoint.NewLog(b.Key)
+	if err != nil {
+		return c, err
+	}
+	if c, _, err = (checkpoint.Policy{Log: log}).Open([]byte(b.Checkpoint)); err != nil {
+		return c, err
+	}
+	if bare, err := checkpoint.Bare([]byte(b.Checkpoint), log); err != nil || string(bare) != b.Checkpoint {
+		return c, bad("the checkpoint has signatures besides that of the log")
+	}
+	return c, nil
+}
+
+// written returns nil if data is the canonical form of b.
+func (b *bundle) written(data []byte) error {
+	again, err := domain.Canonical(b)
+	if err != nil {
+		return fmt.Errorf("it cannot be written again: %w", err)
+	}
+	if b.Documents == nil || b.Records == nil || b.Replies == nil || b.Sessions == nil || !bytes.Equal(append(again, '\n'), data) {
+		return bad("it is not written in its one form, RFC 8785 and a line feed")
+	}
+	return nil
+}
