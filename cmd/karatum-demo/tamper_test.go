@@ -266,6 +266,20 @@ func tamperings(t *testing.T, owner *pgx.Conn, schema string) (kinds []tampering
 		tampering{"a sealed record deleted with all behind it in its stream", at(`
 			delete from $S.events e using (select stream, version from $S.events where type = 'shop.sent.v1' order by position limit 1) s
 			where e.stream = s.stream and e.version >= s.version`)},
+		tampering{"a reply changed", at(`update $S.bodies set bytes = bytes || '.' where key = (select min(key) from $S.bodies where key like 'reply/%')`)},
+		tampering{"a reply with another salt", at(`
+			update $S.bodies set salt = set_byte(salt, 5, get_byte(salt, 5) # 1) where key = (select max(key) from $S.bodies where key like 'reply/%')`)},
+		tampering{"a reply deleted", at(`delete from $S.bodies where key = (select max(key) from $S.bodies where key like 'reply/%')`)},
+		tampering{"the replies of two slots swapped", at(`
+			with two as (select array_agg(key order by key) as keys from (select key from $S.bodies where key like 'reply/%' order by key limit 2) k)
+			update $S.bodies b set bytes = o.bytes, salt = o.salt from two, $S.bodies o
+			where b.key = any(two.keys) and o.key = any(two.keys) and o.key <> b.key`)},
+		tampering{"a session changed", at(`
+			update $S.bodies set bytes = convert_to(replace(convert_from(bytes, 'UTF8'), '"method":"POST"', '"method":"PUT"'), 'UTF8')
+			where key = (select min(key) from $S.bodies where key like 'session/%' and convert_from(bytes, 'UTF8') like '%"method":"POST"%')`)},
+		tampering{"a session deleted", at(`delete from $S.bodies where key = (select max(key) from $S.bodies where key like 'session/%')`)},
+		tampering{"a surface changed", at(`update $S.bodies set bytes = bytes || ' ' where key = (select min(key) from $S.bodies where key like 'surface/%')`)},
+		tampering{"a surface deleted", at(`delete from $S.bodies where key = (select max(key) from $S.bodies where key like 'surface/%')`)},
 		tampering{"all leaves deleted", at(`delete from $S.tree_leaves where true`)},
 		tampering{"a leaf too many", at(`
 			insert into $S.tree_leaves select (select size from $S.tree_head), stream, version + 1, record, prev, hash from $S.tree_leaves where index = 3`)},

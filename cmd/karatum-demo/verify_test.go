@@ -31,7 +31,7 @@ func TestStranger(t *testing.T) {
 		}
 	}
 	program := filepath.Join(t.TempDir(), "karatum-verify")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../karatum-verify").CombinedOutput(); err != nil { //nolint:gosec // our own program
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../karatum-verify").CombinedOutput(); err != nil {
 		t.Fatalf("build karatum-verify: %v\n%s", err, out)
 	}
 	st := stranger{t, program, t.TempDir()}
@@ -53,6 +53,7 @@ func TestStranger(t *testing.T) {
 		if whole.Verdict == verify.VerdictFail || len(whole.Days) < 3 || len(whole.Consents) == 0 || whole.Replies == 0 {
 			t.Errorf("%s: the bundle comes to %s with %d days", name, whole.Verdict, len(whole.Days))
 		}
+		t.Logf("%s: %d records, %d replies, %d days, %d slots", name, whole.Records, whole.Replies, len(whole.Days), len(whole.Shops))
 		opened := 0
 		for _, d := range whole.Days {
 			url := fmt.Sprintf("/v1/mystery/consents/%s/days/%d", id, d.Day)
@@ -150,7 +151,7 @@ type stranger struct {
 // run runs the program and reads what it says as JSON.
 func (st stranger) run(want int, into any, args ...string) {
 	st.t.Helper()
-	cmd := exec.CommandContext(st.t.Context(), st.program, args...) //nolint:gosec // our own program
+	cmd := exec.CommandContext(st.t.Context(), st.program, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/mod/sumdb/note"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
@@ -183,8 +180,8 @@ func (f logFlags) policy(ctx context.Context, base string, was kept, r *logRepor
 	}
 	p.Quorum = f.quorum
 	for _, vkey := range f.witnesses {
-		var w note.Verifier
-		if w, err = checkpoint.NewWitness(vkey); err != nil {
+		w, err := checkpoint.NewWitness(vkey)
+		if err != nil {
 			return p, err
 		}
 		p.Witnesses = append(p.Witnesses, w)
@@ -208,25 +205,13 @@ func proveGrowth(ctx context.Context, base string, seen, now checkpoint.Checkpoi
 	if err := json.Unmarshal(data, &answer); err != nil {
 		return fmt.Errorf("the proof of consistency cannot be read: %w: %w", err, verify.ErrFailed)
 	}
-	proof := make(tlog.TreeProof, len(answer.Path))
-	for i, h := range answer.Path {
-		proof[i] = tlog.Hash(h)
-	}
-	if err := tlog.CheckTree(proof, int64(now.Size), tlog.Hash(now.Root), int64(seen.Size), tlog.Hash(seen.Root)); err != nil { //nolint:gosec // below checkpoint.MaxSize
-		return fmt.Errorf("the log does not prove that its %d records continue the %d of the last time: %w: %w", now.Size, seen.Size, err, verify.ErrFailed)
-	}
-	return nil
+	return verify.GrownBy(answer.Path, seen, now)
 }
-
-// pageSize is how many entries a full tile has.
-const pageSize = 256
 
 // readPage reads the next records, a tile of entries at most.
 func readPage(ctx context.Context, base string, l *verify.LogCheck, size uint64) error {
-	from := l.Size()
-	n := min(pageSize, size-from)
-	tile := tlog.Tile{H: 8, L: -1, N: int64(from / pageSize), W: int(n)}.Path() //nolint:gosec // below checkpoint.MaxSize
-	entries, err := fetch(ctx, base+"/ledger/"+strings.Replace(tile, "tile/8/data/", "tile/entries/", 1))
+	path, from, n := l.Next(size)
+	tile, err := fetch(ctx, base+"/ledger/"+path)
 	if err != nil {
 		return err
 	}
@@ -240,30 +225,7 @@ func readPage(ctx context.Context, base string, l *verify.LogCheck, size uint64)
 	if err := json.Unmarshal(data, &page); err != nil || uint64(len(page.Items)) != n {
 		return fmt.Errorf("the log does not show the %d records from %d on: %w", n, from, verify.ErrFailed)
 	}
-	for _, item := range page.Items {
-		entry, rest, ok := nextEntry(entries)
-		if !ok {
-			return fmt.Errorf("the tile of entries from %d on is damaged: %w", from, verify.ErrFailed)
-		}
-		if err := l.Add(entry, item); err != nil {
-			return err
-		}
-		entries = rest
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("the tile of entries from %d on has more than it should: %w", from, verify.ErrFailed)
-	}
-	return nil
-}
-
-// nextEntry takes an entry off a bundle of C2SP tlog-tiles: two bytes of length, and in
-// this log 32 bytes of hash.
-func nextEntry(entries []byte) (entry domain.Hash, rest []byte, ok bool) {
-	const frame = 2
-	if len(entries) < frame+len(entry) || int(binary.BigEndian.Uint16(entries)) != len(entry) {
-		return entry, nil, false
-	}
-	return domain.Hash(entries[frame : frame+len(entry)]), entries[frame+len(entry):], true
+	return l.Add(tile, page.Items)
 }
 
 // stateFile returns where the last checkpoint of a log is kept.

@@ -46,6 +46,30 @@ func (b *Bodies) Get(ctx context.Context, key string) (salt, body []byte, err er
 	return salt, body, nil
 }
 
+// Each calls f with every body whose key begins with prefix, as of one moment, until f
+// returns an error, which it returns.
+func (b *Bodies) Each(ctx context.Context, prefix string, f func(key string, salt, body []byte) error) error {
+	rows, err := b.Pool.Query(ctx, "select key, salt, bytes from bodies where starts_with(key, $1) order by key", prefix)
+	if err != nil {
+		return fmt.Errorf("read bodies %s: %w", prefix, unavailable(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key string
+		var salt, body []byte
+		if err := rows.Scan(&key, &salt, &body); err != nil {
+			return fmt.Errorf("read bodies %s: %w", prefix, unavailable(err))
+		}
+		if err := f(key, salt, body); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read bodies %s: %w", prefix, unavailable(err))
+	}
+	return nil
+}
+
 // Delete erases a body and its salt. To delete what is not there is not an error.
 func (b *Bodies) Delete(ctx context.Context, key string) error {
 	if _, err := b.Pool.Exec(ctx, "delete from bodies where key = $1", key); err != nil {

@@ -29,6 +29,8 @@ func (p *Replay) aggregate(s ledger.Stream) aggregate {
 			decider: agent.Decider, check: agent.Check,
 			named: func(e agent.Event) bool { r, ok := e.(agent.Registered); return !ok || agent.StreamOf(r.Agent) == s },
 		}
+	case "batch":
+		return &rolled{&p.batches, s}
 	case "consent":
 		return &folded[consent.State, consent.Command, consent.Event]{decider: consent.Decider, check: consent.Check, named: nameOfConsent(s)}
 	case "exam":

@@ -13,7 +13,8 @@
 //
 // Between streams: that a shop stands under its own name and commits to what the
 // plan of its day sealed, and that its reveal carries the sealed records of its stream
-// byte for byte, with the result that these come to.
+// byte for byte, with the result that these come to; that each batch follows on the one
+// before, and holds just the commits of the public log from there on.
 //
 // # What is not
 //
@@ -28,6 +29,7 @@ import (
 	"fmt"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/ledger"
 )
 
@@ -54,13 +56,15 @@ type Tip struct {
 }
 
 // A Replay is a ledger as far as it has been read. The memory that it takes grows
-// with the number of streams, not with that of records. It is for one goroutine.
+// with the number of streams and of commits, not with that of records. It is for one
+// goroutine.
 type Replay struct {
 	catalog  domain.Catalog
 	position uint64
 	records  uint64
 	streams  map[ledger.Stream]*stream
 	plans    map[string]*plans // by consent
+	batches  batches
 	run      run
 	fault    error
 }
@@ -81,7 +85,10 @@ type run struct {
 
 // New returns the Replay of a ledger of which nothing has been read.
 func New(catalog domain.Catalog) *Replay {
-	return &Replay{catalog: catalog, streams: make(map[ledger.Stream]*stream), plans: make(map[string]*plans)}
+	return &Replay{
+		catalog: catalog, streams: make(map[ledger.Stream]*stream), plans: make(map[string]*plans),
+		batches: batches{states: make(map[uint64]*batch.State), known: make(map[domain.Hash]struct{})},
+	}
 }
 
 // Records returns how many records have been read.
@@ -174,6 +181,9 @@ func (p *Replay) check(r *ledger.Record) (domain.Event, error) {
 		}
 	}
 	s.tip = Tip{r.Version, r.Hash}
+	if p.catalog.Visibility(r.Type) == domain.Public {
+		p.batches.count(e)
+	}
 	return e, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/exam"
@@ -18,11 +19,12 @@ import (
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/replay"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
 
-var catalog = domain.NewCatalog(agent.Events, consent.Events, exam.Events, finding.Events, plan.Events, programme.Events, shop.Events)
+var catalog = domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events, plan.Events, programme.Events, seal.Events, shop.Events)
 
 // A history is a ledger written by hand, whose chains are always right.
 type history struct {
@@ -176,6 +178,119 @@ func TestForgedEvents(t *testing.T) {
 			}
 			if f.Position != h.records[n].Position || f.Stream != tt.stream {
 				t.Errorf("the fault is at position %d of %s, want %d of %s", f.Position, f.Stream, h.records[n].Position, tt.stream)
+			}
+		})
+	}
+}
+
+// sealHour adds a seal of an hour and returns its commit.
+func (h *history) sealHour(t *testing.T, hour uint64) batch.Open {
+	t.Helper()
+	index := uint64(0)
+	for _, r := range h.records {
+		if catalog.Visibility(r.Type) == domain.Public {
+			index++
+		}
+	}
+	root := domain.Sum([]byte(fmt.Sprint("seal ", hour)))
+	h.add(t, seal.StreamOf(cons), seal.Sealed{Consent: cons, Hour: hour, Root: root})
+	return batch.Open{Commit: root, Index: index}
+}
+
+// close adds the batch behind another one.
+func (h *history) close(t *testing.T, before *batch.State, members []batch.Open, change func(*batch.Sealed)) *batch.State {
+	t.Helper()
+	e, _, err := batch.Close(before, 84532, batch.Word{1}, members, members[len(members)-1].Index+1, domain.Hash{2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&e)
+	}
+	h.add(t, batch.StreamOf(e.Batch), e)
+	state := batch.Decider.Replay(e)
+	return &state
+}
+
+// Batches follow each other and take the commits of the log as they come.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	start := func(t *testing.T) (*history, []batch.Open) {
+		t.Helper()
+		h := begin(t)
+		members := []batch.Open{{Commit: commits[7], Index: 6}}
+		for hour := range uint64(4) {
+			members = append(members, h.sealHour(t, 492312+hour))
+		}
+		return h, members
+	}
+	submitted := batch.Submitted{Batch: 1, Tx: batch.Word{3}}
+	attested := batch.Attested{Batch: 1, UID: batch.Word{4}, Tx: batch.Word{3}, Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	h, members := start(t)
+	first := h.close(t, nil, members[:3], nil)
+	for _, e := range []domain.Event{submitted, attested, batch.Finalised{Batch: 1, UID: attested.UID}} {
+		h.add(t, batch.StreamOf(1), e)
+	}
+	h.close(t, first, members[3:], nil)
+	h.add(t, batch.StreamOf(2), batch.Submitted{Batch: 2, Tx: batch.Word{5}, RefUID: attested.UID})
+	if err := read(h.records); err != nil {
+		t.Errorf("a good ledger: %v", err)
+	}
+
+	for name, forge := range map[string]func(*testing.T, *history, []batch.Open){
+		"another root": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, nil, m, func(e *batch.Sealed) { e.Root[0] ^= 1 })
+		},
+		"a commit left out": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, nil, slices.Delete(m, 1, 2), nil)
+		},
+		"commits swapped": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			m[0].Commit, m[1].Commit = m[1].Commit, m[0].Commit
+			h.close(t, nil, m, nil)
+		},
+		"a commit of nobody": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, nil, append(m, batch.Open{Commit: domain.Hash{9}, Index: 20}), nil)
+		},
+		"a log that is larger": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, nil, m, func(e *batch.Sealed) { e.LogSize = 99 })
+		},
+		"the second without a first": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, &batch.State{Sealed: &batch.Sealed{Batch: 1, To: 1}}, m, nil)
+		},
+		"commits twice": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, h.close(t, nil, m, nil), m, nil)
+		},
+		"another batch's stream": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, nil, m, nil)
+			h.add(t, batch.StreamOf(2), submitted)
+		},
+		"an event of another aggregate": func(t *testing.T, h *history, _ []batch.Open) { t.Helper(); h.add(t, batch.StreamOf(1), terms) },
+		"signed before the one before is attested": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, h.close(t, nil, m[:2], nil), m[2:], nil)
+			h.add(t, batch.StreamOf(2), batch.Submitted{Batch: 2})
+		},
+		"attested by a transaction of nobody": func(t *testing.T, h *history, m []batch.Open) {
+			t.Helper()
+			h.close(t, nil, m, nil)
+			h.add(t, batch.StreamOf(1), attested)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, members := start(t)
+			forge(t, h, members)
+			f := new(replay.Fault)
+			if err := read(h.records); !errors.As(err, &f) || f.Position != h.records[len(h.records)-1].Position {
+				t.Errorf("read = %v, want a fault at the last record", err)
 			}
 		})
 	}

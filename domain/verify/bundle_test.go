@@ -185,16 +185,16 @@ func wholeDay(t *testing.T) (bundling, *life) {
 		t.Fatal(err)
 	}
 	b.documents = [][]byte{pool}
-	b.sealOnce()
+	b.records = sealOnce(b.records)
 	return b, first
 }
 
 // sealOnce leaves out seals of an hour that has one already: each task of the test
 // makes a seal as if there were no other.
-func (b *bundling) sealOnce() {
+func sealOnce(records []verify.Proven) []verify.Proven {
 	seen := make(map[string]bool)
-	kept := b.records[:0]
-	for _, p := range b.records {
+	kept := records[:0]
+	for _, p := range records {
 		key := string(p.Record.Stream) + string(p.Record.Data[:min(len(p.Record.Data), 80)])
 		if strings.HasPrefix(string(p.Record.Stream), "seal/") && seen[key] {
 			continue
@@ -202,7 +202,7 @@ func (b *bundling) sealOnce() {
 		seen[key] = true
 		kept = append(kept, p)
 	}
-	b.records = kept
+	return kept
 }
 
 func report(t *testing.T, data []byte) *verify.BundleReport {

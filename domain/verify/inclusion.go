@@ -17,7 +17,7 @@ import (
 const unsigned = "pending until the signed log covers it"
 
 // secret returns the secret of a day with the given key.
-func (p *published) secret(key domain.Hash) domain.Hash {
+func (p published) secret(key domain.Hash) domain.Hash {
 	entropy := []byte(p.signature)
 	if !p.payload.OwnerNonceHash.IsZero() {
 		entropy = p.ownerNonce[:]
@@ -26,7 +26,7 @@ func (p *published) secret(key domain.Hash) domain.Hash {
 }
 
 // keyFault says what is wrong with the key of a day that is opened.
-func (p *published) keyFault(d *shownPlan) string {
+func (p published) keyFault(d *shownPlan) string {
 	signed := p.payload
 	if err := plan.VerifyKey(d.Opened.Key, d.Day, signed.FirstDay, signed.ValidityDays, d.Opened.Path, signed.PlanKeyRoot); err != nil {
 		return domain.Sentence(err)
@@ -35,7 +35,7 @@ func (p *published) keyFault(d *shownPlan) string {
 }
 
 // countFault says what is wrong with the number of tasks of a day that is opened.
-func (p *published) countFault(d *shownPlan) string {
+func (p published) countFault(d *shownPlan) string {
 	o := d.Opened
 	list, err := o.Eligible.Bytes()
 	switch count := plan.Count(p.secret(o.Key), o.Cap); {
@@ -64,7 +64,7 @@ func (s *slot) checkCap() {
 		s.say("cap", Pending, nil, unsigned)
 		return
 	}
-	before, missing := s.excerpt.tasksBefore(&s.owner, s.shown.Day)
+	before, missing := s.excerpt.tasksBefore(s.owner, s.shown.Day)
 	p := s.owner.payload
 	in := inputs{"cap": strconv.Itoa(o.Cap), "maxPerDay": strconv.Itoa(p.MaxPerDay), "maxPerWeek": strconv.Itoa(p.MaxPerWeek), "sixDaysBefore": strconv.Itoa(before)}
 	if missing != "" {
@@ -84,7 +84,7 @@ func (s *slot) checkCap() {
 
 // tasksBefore returns the tasks of the six days before a day, over all consents of its
 // agent, or which day of which consent is missing.
-func (x *Excerpt) tasksBefore(p *published, day uint32) (sum int, missing string) {
+func (x *Excerpt) tasksBefore(p published, day uint32) (sum int, missing string) {
 	for _, c := range x.consentsOf(p.payload.Agent) {
 		for d := max(c.payload.FirstDay, day-min(sixDays, day)); d < day && d <= c.payload.LastDay; d++ {
 			switch known := x.plans[planKey{c.id, d}]; {
@@ -186,7 +186,7 @@ func (s *slot) included() (fault string, missing []string) {
 }
 
 // is reports whether p is the consent that the log has.
-func (p *published) is(c *signedConsent) bool {
+func (p published) is(c *signedConsent) bool {
 	hash, err := c.payload.Hash()
 	return err == nil && p.payloadHash == hash && slices.Equal(p.signature, c.sig) && p.ownerNonce == c.nonce && (p.state == "refused") == (c.state == "refused")
 }

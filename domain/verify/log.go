@@ -1,8 +1,12 @@
 package verify
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
@@ -32,13 +36,45 @@ func (l *LogCheck) Size() uint64 { return l.edge.Size() }
 // Streams returns how many streams they are of.
 func (l *LogCheck) Streams() int { return len(l.tips) }
 
-// Add reads the next record: its entry, as a tile has it, and the item of GET
-// /v1/ledger/records that tells of it.
-func (l *LogCheck) Add(entry domain.Hash, item []byte) error {
-	if err := l.add(entry, item); err != nil {
-		return fmt.Errorf("record %d of the log: %w: %w", l.edge.Size(), err, ErrFailed)
+// Next says what is to be read next of a log with the given size: a tile of entries, by
+// its path as C2SP tlog-tiles has it, and the n records from one on.
+func (l *LogCheck) Next(size uint64) (tile string, from, n uint64) {
+	from = l.edge.Size()
+	n = min(merkle.TileWidth, size-from)
+	path := tlog.Tile{H: 8, L: -1, N: int64(from / merkle.TileWidth), W: int(n)}.Path() //nolint:gosec // below checkpoint.MaxSize
+	return strings.Replace(path, "tile/8/data/", "tile/entries/", 1), from, n
+}
+
+// Add reads what Next asked for: the tile, and the items of GET /v1/ledger/records that
+// tell of its entries.
+func (l *LogCheck) Add(tile []byte, items []json.RawMessage) error {
+	for _, item := range items {
+		entry, rest, ok := nextEntry(tile)
+		if !ok {
+			return fmt.Errorf("the tile with the entry of record %d is damaged: %w", l.edge.Size(), ErrFailed)
+		}
+		if err := l.add(entry, item); err != nil {
+			return fmt.Errorf("record %d of the log: %w: %w", l.edge.Size(), err, ErrFailed)
+		}
+		if err := l.compare(); err != nil {
+			return err
+		}
+		tile = rest
 	}
-	return l.compare()
+	if len(tile) > 0 {
+		return fmt.Errorf("the tile with the entry of record %d has more than it should: %w", l.edge.Size(), ErrFailed)
+	}
+	return nil
+}
+
+// nextEntry takes an entry off a tile: two bytes of length, and in this log 32 bytes of
+// hash.
+func nextEntry(tile []byte) (entry domain.Hash, rest []byte, ok bool) {
+	const frame = 2
+	if len(tile) < frame+len(entry) || int(binary.BigEndian.Uint16(tile)) != len(entry) {
+		return entry, nil, false
+	}
+	return domain.Hash(tile[frame : frame+len(entry)]), tile[frame+len(entry):], true
 }
 
 func (l *LogCheck) add(entry domain.Hash, item []byte) error {
@@ -131,6 +167,20 @@ func Grown(seen, now checkpoint.Checkpoint) error {
 		return fmt.Errorf("the log was set back: it has %d records, and had %d when it was last looked at: %w", now.Size, seen.Size, ErrFailed)
 	case now.Size == seen.Size && now.Root != seen.Root:
 		return fmt.Errorf("the log signed two roots of %d records, %s and %s: %w", now.Size, seen.Root, now.Root, ErrFailed)
+	}
+	return nil
+}
+
+// GrownBy returns an [ErrFailed] unless path proves that the log of one checkpoint, of
+// one record at least, is the beginning of the larger one of another (RFC 6962, section
+// 2.1.2).
+func GrownBy(path []domain.Hash, seen, now checkpoint.Checkpoint) error {
+	proof := make(tlog.TreeProof, len(path))
+	for i, h := range path {
+		proof[i] = tlog.Hash(h)
+	}
+	if err := tlog.CheckTree(proof, int64(now.Size), tlog.Hash(now.Root), int64(seen.Size), tlog.Hash(seen.Root)); err != nil { //nolint:gosec // below checkpoint.MaxSize
+		return fmt.Errorf("the log does not prove that its %d records continue the %d of the last time: %w: %w", now.Size, seen.Size, err, ErrFailed)
 	}
 	return nil
 }

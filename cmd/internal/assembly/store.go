@@ -14,6 +14,7 @@ import (
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/eventlog/postgres"
+	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/replay"
@@ -67,7 +68,7 @@ func (s *Store) Close() { s.programme.Close() }
 
 // A Finding is something in a store that is not as the service leaves it.
 type Finding struct {
-	Check    string        `json:"check"` // records, log, public_log or read_models
+	Check    string        `json:"check"` // records, log, public_log, bodies or read_models
 	Position uint64        `json:"position,omitempty"`
 	Stream   ledger.Stream `json:"stream,omitempty"`
 	Version  uint64        `json:"version,omitempty"`
@@ -84,7 +85,7 @@ type Verification struct {
 
 // Verify reads the whole store again: each record with its chain, its id and whether
 // its aggregate can have decided it (package replay), what appends go on from, the
-// public log, and the read models, which are made anew and compared. tell, if not nil, is
+// public log, the bodies beside the ledger that events commit to, and the read models, which are made anew and compared. tell, if not nil, is
 // called now and then with how many records were read, and the position of the last one there is,
 // 0 if that is not known.
 //
@@ -102,7 +103,8 @@ func (s *Store) Verify(ctx context.Context, tell func(records, position, end uin
 		v.Findings = append(v.Findings, f)
 		return nil
 	}
-	r, err := s.replay(ctx, tell, found)
+	kept := newBeside()
+	r, err := s.replay(ctx, tell, found, kept)
 	if err != nil {
 		return v, err
 	}
@@ -118,11 +120,16 @@ func (s *Store) Verify(ctx context.Context, tell func(records, position, end uin
 	if len(v.Findings) > 0 {
 		return v, nil // what is made of a damaged log says nothing
 	}
+	if err := found("bodies", kept.check(ctx, s.Log, &tables.Bodies{Pool: s.programme.pool})); err != nil {
+		return v, err
+	}
 	return v, found("read_models", s.runner.Compare(ctx))
 }
 
 // replay reads all records again and holds the public log against them.
-func (s *Store) replay(ctx context.Context, tell func(records, position, end uint64), found func(string, error) error) (*replay.Replay, error) {
+func (s *Store) replay(
+	ctx context.Context, tell func(records, position, end uint64), found func(string, error) error, kept *beside,
+) (*replay.Replay, error) {
 	r := replay.New(s.Catalog)
 	tree, err := publiclog.Compare(ctx, s.programme.pool)
 	if err := found("public_log", err); err != nil {
@@ -149,6 +156,9 @@ func (s *Store) replay(ctx context.Context, tell func(records, position, end uin
 				}
 				tree = nil
 			}
+		}
+		if err := kept.add(s.Catalog, &rec); err != nil {
+			return r, found("records", err)
 		}
 		if tell != nil && r.Records()%1000 == 0 {
 			tell(r.Records(), r.Position(), end)

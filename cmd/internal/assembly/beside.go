@@ -1,0 +1,144 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/karatum/mystery/commands/tables"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/shop"
+)
+
+// A beside holds what lies beside the ledger against the events that commit to it: each
+// reply and each session has the hash that was recorded and is there until it is erased,
+// and each surface has the hash that is its name.
+type beside struct {
+	replies  map[string]shop.Replied   // by shop
+	sessions map[string]*shop.Converse // by shop
+	surfaces map[domain.Hash]bool
+}
+
+func newBeside() *beside {
+	return &beside{replies: make(map[string]shop.Replied), sessions: make(map[string]*shop.Converse), surfaces: make(map[domain.Hash]bool)}
+}
+
+// Types of events that commit to bodies.
+var committing = map[domain.Type]bool{
+	shop.Replied{}.EventType(): true, shop.SessionOpened{}.EventType(): true, shop.SessionAction{}.EventType(): true,
+	shop.Erased{}.EventType(): true, agent.SurfaceObserved{}.EventType(): true,
+}
+
+// add takes note of what a record commits to.
+func (b *beside) add(catalog domain.Catalog, r *ledger.Record) error {
+	if !committing[r.Type] {
+		return nil
+	}
+	e, err := catalog.Decode(r.Type, r.Data)
+	if err != nil {
+		return err
+	}
+	id := r.Stream.ID()
+	switch e := e.(type) {
+	case shop.Replied:
+		b.replies[id] = e
+	case shop.SessionOpened:
+		b.sessions[id] = &shop.Converse{Target: e.Target}
+	case shop.SessionAction:
+		if c := b.sessions[id]; c != nil {
+			c.Actions = append(c.Actions, e.Hash)
+		}
+	case shop.Erased:
+		delete(b.replies, id)
+		delete(b.sessions, id)
+	case agent.SurfaceObserved:
+		b.surfaces[e.Surface] = true
+	}
+	return nil
+}
+
+// check returns an error matching [ledger.ErrDamaged] that names the first body that is
+// not what the ledger commits to, or not there.
+func (b *beside) check(ctx context.Context, log ledger.Log, bodies *tables.Bodies) error {
+	if err := bodies.Each(ctx, shop.ReplyKey(""), b.checkReply); err != nil {
+		return err
+	}
+	if err := bodies.Each(ctx, shop.SessionKey(""), b.checkSession); err != nil {
+		return err
+	}
+	const surface = "surface/"
+	if err := bodies.Each(ctx, surface, func(key string, _, body []byte) error {
+		hash := domain.Sum(body)
+		if key != surface+hash.String() {
+			return fmt.Errorf("the body %s has the hash %s and is %w", key, hash, ledger.ErrDamaged)
+		}
+		delete(b.surfaces, hash)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for hash := range b.surfaces {
+		return fmt.Errorf("the surface %s, which an event names, is not there: the bodies are %w", hash, ledger.ErrDamaged)
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.replies)) {
+		if err := missing(ctx, log, "reply", id); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.sessions)) {
+		if err := missing(ctx, log, "session", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkReply compares a reply. One that no event has committed to is of a worker that
+// was gone too early.
+func (b *beside) checkReply(key string, salt, body []byte) error {
+	id := strings.TrimPrefix(key, shop.ReplyKey(""))
+	e, ok := b.replies[id]
+	if !ok {
+		return nil
+	}
+	if len(salt) != len(domain.Hash{}) || !e.CommitsTo(id, domain.Hash(salt), body) {
+		return fmt.Errorf("the reply of %s is not the one that was committed to: the bodies are %w", id, ledger.ErrDamaged)
+	}
+	delete(b.replies, id)
+	return nil
+}
+
+func (b *beside) checkSession(key string, salt, body []byte) error {
+	id := strings.TrimPrefix(key, shop.SessionKey(""))
+	c := b.sessions[id]
+	if c == nil {
+		return nil
+	}
+	var s shop.Session
+	err := domain.Unmarshal(body, &s)
+	if err == nil && len(salt) == len(domain.Hash{}) {
+		if shown := s.Converse(id, domain.Hash(salt)); shown.Target == c.Target && slices.Equal(shown.Actions, c.Actions) {
+			delete(b.sessions, id)
+			return nil
+		}
+	}
+	return fmt.Errorf("the session of %s is not the one that was committed to: the bodies are %w", id, ledger.ErrDamaged)
+}
+
+// missing returns an error for a body that is not there, unless it was erased while the
+// ledger was read.
+func missing(ctx context.Context, log ledger.Log, what, id string) error {
+	for r, err := range log.Stream(ctx, shop.StreamOf(id), 0) {
+		if err != nil {
+			return err
+		}
+		if r.Type == (shop.Erased{}).EventType() {
+			return nil
+		}
+	}
+	return fmt.Errorf("the %s of %s, which an event commits to, is not there: the bodies are %w", what, id, ledger.ErrDamaged)
+}
