@@ -5,21 +5,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/shop"
-	"github.com/karatum/mystery/domain/task"
 	"github.com/karatum/mystery/domain/verify"
 )
-
-// answered sends the task of a slot and commits to its reply as the worker does.
-func (d day) answered(slot int, reply string) {
-	d.t.Helper()
-	id := d.shop(slot)
-	d.step(slot, shop.Send{Endpoint: "ep_0", Template: "unit.length", TemplateVersion: 1})
-	d.bodies["reply/"+id] = []byte(reply)
-	d.step(slot, shop.Reply{Hash: shop.ReplyHash(id, 9, 200, 7, salt, []byte(reply)), ReceivedAtMs: 9, Status: 200, LatencyMs: 7, Size: len(reply)})
-	d.step(slot, shop.Judge{Outcome: task.Pass, Rule: "value", Literal: task.Pass})
-}
 
 // A bundle holds just what it is asked for, and proves itself.
 func TestLedgerBundle(t *testing.T) {
@@ -29,10 +17,8 @@ func TestLedgerBundle(t *testing.T) {
 	d := w.seal(w.grant(house), house)
 	w.grant(honest)
 	slot := d.tasks[0]
-	d.answered(slot, "six feet & <two> inches")
-	result := passed("")
-	result.ReplyHash = domain.Hash{1}
-	d.reveal(slot, result)
+	d.send(slot, "six feet & <two> inches")
+	d.reveal(slot, passed("six feet & <two> inches"))
 	l.ok(w.runner.CatchUp(t.Context()))
 	path := map[string]string{
 		"slot":    "/v1/ledger/bundle?shop=" + d.shop(slot),
