@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -275,6 +276,35 @@ func TestBodies(t *testing.T) {
 		if _, _, err := b.Get(t.Context(), tt.key); !errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("Get after Delete: %v, want ErrNotFound", err)
 		}
+	}
+}
+
+func TestEachBody(t *testing.T) {
+	t.Parallel()
+	b := &tables.Bodies{Pool: pgtest.Open(t)}
+	for _, key := range []string{"reply/b", "reply/a", "replies", "session/a", "reply%"} {
+		if err := b.Put(t.Context(), key, []byte{1}, []byte(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	stop := errors.New("enough")
+	each := func(limit int) error {
+		return b.Each(t.Context(), "reply/", func(key string, salt, body []byte) error {
+			if !bytes.Equal(salt, []byte{1}) || string(body) != key {
+				t.Errorf("the body of %s is %q with salt %q", key, body, salt)
+			}
+			if got = append(got, key); len(got) == limit {
+				return stop
+			}
+			return nil
+		})
+	}
+	if err := each(9); err != nil || !slices.Equal(got, []string{"reply/a", "reply/b"}) {
+		t.Errorf("Each visits %q, %v", got, err)
+	}
+	if got = nil; !errors.Is(each(1), stop) || len(got) != 1 {
+		t.Errorf("Each visits %q after it was told to stop", got)
 	}
 }
 
