@@ -79,8 +79,9 @@ fuzz: ## run each fuzz test for FUZZTIME
 		done; \
 	done
 
-bench: postgres ## measure appends next to pgbench (BENCH_FLAGS), and the making and marking of tasks
+bench: postgres ## measure reads and appends of the ledger next to peers, proofs, and the making and marking of tasks (BENCH_FLAGS)
 	@cd bench && exec go run . $(BENCH_FLAGS)
+	@go test -run '^$$' -bench '^Benchmark(Integrate|Inclusion)$$' -benchtime 2s ./projections/publiclog
 	@go test -run '^$$' -bench '^Benchmark(Generate|Mark)$$' -benchtime 2s -cpu 1 ./domain/task
 
 tamper: postgres ## tamper with copies of a demo ledger in every way, one by one, and see that verify finds it

@@ -1,7 +1,16 @@
-// Command bench measures how many appends per second the log acknowledges, next to
-// pgbench inserting the same row into the same server in the same minute.
+// Command bench measures how fast a ledger is read and written, next to something that
+// does the least of it in the same minute on the same machine.
 //
-// Both run in closed loops with the same number of writers, round about, on a
+// # Reads
+//
+// A ledger of consents, days and tasks is replayed, its read models are made anew, and its
+// public records are put into the public log. The processor time of this process stands
+// beside each rate, as it says more than the rate where others use the machine.
+//
+// # Appends
+//
+// How many appends per second the log acknowledges, next to pgbench inserting the same
+// row. Both run in closed loops with the same number of writers, round about, on a
 // private PostgreSQL with its durable defaults. pgbench inserts one row per
 // transaction, in the order that the server's sequence gives, into a copy of the
 // table with all its indexes; it is the rate that the machine allows for plain
@@ -90,6 +99,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	rounds := flags.Int("rounds", 3, "measurements of each kind, of which the median counts")
 	length := flags.Duration("length", 2*time.Second, "length of one measurement, in whole seconds")
 	writers := flags.String("writers", "1,8,32,256", "numbers of concurrent writers")
+	what := flags.String("what", "appends,reads", "what is measured")
+	days := flags.Int("days", 30, fmt.Sprintf("days of the ledger that is read, of %d consents", consentsRead))
 	parent := flags.String("dir", "/var/tmp", "where the server's directory is made; its disk is what is measured")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -115,29 +126,54 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	defer pool.Close()
 
 	b := &bench{dir: dir, bin: server.Bin(), url: server.URL(), pool: pool, length: *length, connecting: make(map[int]time.Duration)}
-	if err := b.psql(ctx, copyTable); err != nil {
-		return err
+	var out results
+	if strings.Contains(*what, "reads") {
+		if out.Readings, err = b.reads(ctx, consentsRead, *days, *rounds); err != nil {
+			return err
+		}
+		fmt.Fprintln(stderr, "reads done")
 	}
-	var rows []row
-	for text := range strings.SplitSeq(*writers, ",") {
+	if strings.Contains(*what, "appends") {
+		if out.Appends, err = b.appendsOf(ctx, *writers, *rounds, stderr); err != nil {
+			return err
+		}
+	}
+	if *asJSON {
+		return json.NewEncoder(stdout).Encode(out)
+	}
+	return errors.Join(printReadings(stdout, out.Readings), printTable(stdout, out.Appends))
+}
+
+// results is all that was measured.
+type results struct {
+	Readings []reading `json:"readings,omitempty"`
+	Appends  []row     `json:"appends,omitempty"`
+}
+
+// appendsOf measures appends with each of some numbers of writers.
+func (b *bench) appendsOf(ctx context.Context, writers string, rounds int, stderr io.Writer) (rows []row, err error) {
+	if err := b.psql(ctx, copyTable); err != nil {
+		return nil, err
+	}
+	for text := range strings.SplitSeq(writers, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 1 || n > 256 {
-			return fmt.Errorf("%q is not a number of writers from 1 to 256", text)
+			return nil, fmt.Errorf("%q is not a number of writers from 1 to 256", text)
 		}
-		r, err := b.measure(ctx, n, *rounds)
+		r, err := b.measure(ctx, n, rounds)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		rows = append(rows, r)
 		fmt.Fprintf(stderr, "%d writers done\n", n)
 	}
-	if *asJSON {
-		return json.NewEncoder(stdout).Encode(rows)
-	}
-	return printTable(stdout, rows)
+	return rows, nil
 }
 
 func printTable(w io.Writer, rows []row) error {
+	if len(rows) == 0 {
+		return nil
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "writers\tpgbench/s\tappends/s\tratio\tfsyncs/s\tlossless\t")
 	for _, r := range rows {

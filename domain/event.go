@@ -8,8 +8,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-
-	"github.com/gowebpki/jcs"
 )
 
 // A Type is the wire name of an event in one shape: "consent.granted.v1". Bytes
@@ -41,15 +39,6 @@ func Encode(e Event) ([]byte, error) {
 		return nil, fmt.Errorf("encode %s: %w", e.EventType(), err)
 	}
 	return data, nil
-}
-
-// Canonical returns the RFC 8785 canonical JSON of v.
-func Canonical(v any) ([]byte, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return jcs.Transform(raw)
 }
 
 // An Entry tells a [Catalog] how to read one Type, and who may.

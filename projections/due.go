@@ -114,7 +114,7 @@ var (
 		insert into due_slots (shop, consent, day, slot, state, head)
 		select * from unnest($1::text[], $2::text[], $3::bigint[], $4::int[], $5::text[], $6::text[])`}
 	// moveDueSlot leaves what it is given no value for.
-	moveDueSlot = &Change{Table: "due_slots", Key: 1, SQL: `
+	moveDueSlot = &Change{Table: "due_slots", Key: 1, Merges: true, SQL: `
 		update due_slots s set head = v.head, state = coalesce(v.state, s.state), sent = coalesce(v.sent, s.sent),
 			family = coalesce(v.family, s.family), result = coalesce(v.result, s.result)
 		from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::bytea[])

@@ -47,6 +47,10 @@ type Change struct {
 	// Gathers says that the statement makes one thing of all changes of one row, in
 	// their order, such as a sum. Else one statement changes a row once.
 	Gathers bool
+
+	// Merges says that two changes of a row, one behind the other, are as good as one
+	// with the arguments of the later, and those of the earlier where the later has nil.
+	Merges bool
 }
 
 // A Reading is a row that a [Change] looks at: that of Table whose key is an argument.
@@ -74,6 +78,7 @@ type fold struct {
 // A write is the last change of a row.
 type write struct {
 	group int
+	index int // in the columns of the group
 	kind  *Change
 }
 
@@ -82,6 +87,15 @@ type group struct {
 	sql     string
 	columns [][]any // of a change: an element for each event
 	args    []any   // of any other statement
+}
+
+// merge puts the arguments of a later change over those of an earlier one.
+func (g *group) merge(index int, args []any) {
+	for i, a := range args {
+		if a != nil {
+			g.columns[i][index] = a
+		}
+	}
 }
 
 // arguments returns what the statement is run with.
@@ -132,6 +146,10 @@ func (f *fold) Do(c *Change, args ...any) error {
 	own := rowKey(c.Table, args[:c.Key])
 	at := max(f.floor, f.reads[own])
 	if w, ok := f.writes[own]; ok {
+		if c.Merges && w.kind == c && at <= w.group {
+			f.groups[w.group].merge(w.index, args)
+			return nil
+		}
 		if c.Gathers && w.kind == c {
 			at = max(at, w.group)
 		} else {
@@ -150,7 +168,7 @@ func (f *fold) Do(c *Change, args ...any) error {
 	for i, a := range args {
 		g.columns[i] = append(g.columns[i], a)
 	}
-	f.writes[own] = write{place, c}
+	f.writes[own] = write{place, len(g.columns[0]) - 1, c}
 	for _, r := range read {
 		f.reads[r] = max(f.reads[r], place+1)
 	}

@@ -35,43 +35,83 @@ type Integrator struct {
 // type that the catalog does not have: only a newer program knows whether it is public.
 func (i *Integrator) Integrate(ctx context.Context) error {
 	for {
-		n, err := i.page(ctx)
-		if err != nil || n < pageSize {
+		moved, err := i.follow(ctx)
+		if err != nil || !moved {
 			return err
 		}
 	}
 }
 
-// page integrates one page and returns how many records it had.
-func (i *Integrator) page(ctx context.Context) (n int, err error) {
+// A read record is one with its canonical form.
+type readRecord struct {
+	ledger.Record
+
+	canonical []byte
+}
+
+// follow integrates what there is, page by page, while the next page is read. It reports
+// whether another integrator has moved the tree meanwhile.
+func (i *Integrator) follow(ctx context.Context) (moved bool, err error) {
 	var from uint64
 	if err := i.Pool.QueryRow(ctx, `select position from tree_head`).Scan(&from); err != nil {
-		return 0, fmt.Errorf("read the tree: %w", err)
+		return false, fmt.Errorf("read the tree: %w", err)
 	}
-	records := make([]ledger.Record, 0, 64)
+	ctx, cancel := context.WithCancel(ctx)
+	pages := make(chan []readRecord)
 	var unread error
+	go func() {
+		defer close(pages)
+		unread = i.read(ctx, from, pages)
+	}()
+	defer func() {
+		cancel()
+		for range pages { // until the reader has ended
+		}
+	}()
+	for page := range pages {
+		if moved, err = i.integrate(ctx, from, page); moved || err != nil {
+			return moved, err
+		}
+		from = page[len(page)-1].Position
+	}
+	return false, unread
+}
+
+// read sends the records behind a position, by pages. It returns why it has ended before
+// the end of the ledger; what came before that was sent, and is good.
+func (i *Integrator) read(ctx context.Context, from uint64, pages chan<- []readRecord) error {
+	page := make([]readRecord, 0, 64)
+	send := func() error {
+		if len(page) == 0 {
+			return nil
+		}
+		select {
+		case pages <- page:
+			page = make([]readRecord, 0, pageSize)
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	for r, err := range i.Log.After(ctx, from) {
 		if err != nil {
-			unread = fmt.Errorf("read the ledger: %w", err) // what came before it is good
-			break
+			return errors.Join(send(), fmt.Errorf("read the ledger: %w", err))
 		}
-		if records = append(records, r); len(records) == pageSize {
-			break
-		}
-	}
-	if len(records) > 0 {
-		if err := i.integrate(ctx, from, records); err != nil {
-			return 0, err
+		page = append(page, readRecord{r, r.AppendCanonical(nil)})
+		if len(page) == pageSize {
+			if err := send(); err != nil {
+				return err
+			}
 		}
 	}
-	return len(records), unread
+	return send()
 }
 
 // integrate puts the records behind from into the tree, up to the first one that is
-// not as it must be.
-func (i *Integrator) integrate(ctx context.Context, from uint64, records []ledger.Record) error {
+// not as it must be, unless the tree is not there any more.
+func (i *Integrator) integrate(ctx context.Context, from uint64, records []readRecord) (moved bool, err error) {
 	var bad error
-	err := pgx.BeginFunc(ctx, i.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, i.Pool, func(tx pgx.Tx) error {
 		// All of it follows from the ledger, so what a crash takes is done again;
 		// whatever is signed is flushed along with the checkpoint.
 		if _, err := tx.Exec(ctx, `set local synchronous_commit to off`); err != nil {
@@ -81,7 +121,7 @@ func (i *Integrator) integrate(ctx context.Context, from uint64, records []ledge
 		if err != nil {
 			return err
 		}
-		if h.position != from {
+		if moved = h.position != from; moved {
 			return nil // another integrator was here
 		}
 		edge, err := loadEdge(ctx, tx, h)
@@ -106,7 +146,7 @@ func (i *Integrator) integrate(ctx context.Context, from uint64, records []ledge
 		h.size, h.root = edge.Size(), edge.Root()
 		return readBack(ctx, tx, h, uint64(len(p.leaves)))
 	})
-	return errors.Join(err, bad)
+	return moved, errors.Join(err, bad)
 }
 
 // A tip is the last record of a stream.
@@ -115,7 +155,7 @@ type tip struct {
 	hash    domain.Hash
 }
 
-func loadStreams(ctx context.Context, q querier, records []ledger.Record) (map[ledger.Stream]tip, error) {
+func loadStreams(ctx context.Context, q querier, records []readRecord) (map[ledger.Stream]tip, error) {
 	streams := make(map[ledger.Stream]tip)
 	var names []string
 	for k := range records {
@@ -151,7 +191,7 @@ type page struct {
 }
 
 // add checks a record, and gives it a leaf if it is public.
-func (p *page) add(r *ledger.Record) error {
+func (p *page) add(r *readRecord) error {
 	at := func(err error) error {
 		return fmt.Errorf("the ledger at position %d, version %d of %s: %w", r.Position, r.Version, r.Stream, err)
 	}
@@ -162,15 +202,14 @@ func (p *page) add(r *ledger.Record) error {
 	case r.Version != before.version+1:
 		return at(damaged("it stands behind version %d of its stream", before.version))
 	}
-	canonical := r.AppendCanonical(nil)
-	if hash := ledger.HashOf(canonical, before.hash); hash != r.Hash {
+	if hash := ledger.HashOf(r.canonical, before.hash); hash != r.Hash {
 		return at(damaged("its hash is %s, and its bytes behind those before it have %s", r.Hash, hash))
 	}
 	if _, known := p.catalog[r.Type]; !known {
 		return at(fmt.Errorf("%s: %w", r.Type, domain.ErrUnknownType))
 	}
 	if p.catalog.Visibility(r.Type) == domain.Public {
-		p.leaves = append(p.leaves, []any{p.edge.Size(), string(r.Stream), r.Version, canonical, before.hash[:], r.Hash[:]})
+		p.leaves = append(p.leaves, []any{p.edge.Size(), string(r.Stream), r.Version, r.canonical, before.hash[:], r.Hash[:]})
 		p.edge.Append(merkle.LeafHash(r.Hash[:]))
 	}
 	p.streams[r.Stream] = tip{r.Version, r.Hash}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,18 +42,40 @@ func (l *Log) After(ctx context.Context, position uint64) iter.Seq2[ledger.Recor
 
 // pages yields the records with the numbers last+1, last+2, … page by page, where
 // number tells which of its numbers counts. The first two arguments of sql are the
-// last number before a page and the size of the page.
+// last number before a page and the size of the page. Behind a full page the next one is
+// read while that is yielded.
 func (l *Log) pages(ctx context.Context, yield func(ledger.Record, error) bool, last uint64,
 	number func(ledger.Record) uint64, sql string, args ...any,
 ) {
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	read := func(last uint64) func() ([]ledger.Record, error) {
+		var page []ledger.Record
+		var err error
+		done := make(chan struct{})
+		reading.Go(func() {
+			defer close(done)
+			page, err = l.page(ctx, sql, append([]any{last, pageSize}, args...))
+		})
+		return func() ([]ledger.Record, error) {
+			<-done
+			return page, err
+		}
+	}
 	fail := func(err error) { yield(ledger.Record{}, fmt.Errorf("read the log: %w", err)) }
-	for last < math.MaxInt64 { // no record has a greater number
-		page, err := l.page(ctx, sql, append([]any{last, pageSize}, args...))
+	for next := read(last); last < math.MaxInt64; { // no record has a greater number
+		page, err := next()
 		if err != nil {
 			fail(err)
 			return
 		}
-		for _, r := range page {
+		full := len(page) == pageSize
+		for i, r := range page {
+			if full && i == 1 { // whoever wants a second record will want all
+				next = read(last - 1 + pageSize) // records have no gaps, or the loop ends before it comes to that
+			}
 			if err := ctx.Err(); err != nil {
 				fail(err)
 				return
@@ -66,7 +89,7 @@ func (l *Log) pages(ctx context.Context, yield func(ledger.Record, error) bool, 
 			}
 			last++
 		}
-		if len(page) < pageSize {
+		if !full {
 			return
 		}
 	}
