@@ -55,7 +55,7 @@ func TestHostIsSpared(t *testing.T) {
 	if !ok || turns.Most != 24 {
 		t.Fatalf("a host has turns as of %+v, want 24 a day", s.prog.Worker.Turns)
 	}
-	turns.Most = 5
+	turns.Most, turns.Every = 5, 0
 	s.crowd(t, "one", "two", "three")
 	s.days(t, 2.1)
 	sent := make(map[uint32]int)
