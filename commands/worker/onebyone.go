@@ -20,8 +20,8 @@ type OneByOne struct {
 }
 
 const (
-	hostLease = 2 * time.Minute        // of one that vanished, in real time; no task or look takes as long
-	hostLook  = 100 * time.Millisecond // how often those who wait look
+	hostLease = 2 * time.Minute       // of one that vanished, in real time; no task or look takes as long
+	hostLook  = 50 * time.Millisecond // how often those who wait look
 )
 
 // Observe implements [Field].
