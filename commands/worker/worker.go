@@ -36,9 +36,14 @@ import (
 // A Worker runs the cycle. Its methods are not for concurrent use; what it does
 // at one moment it does side by side as far as Parallel allows.
 type Worker struct {
-	Service  *commands.Service
-	Work     Work
-	Field    Field
+	Service *commands.Service
+	Work    Work
+	Field   Field
+
+	// ExamField is the world as the exam harness reaches it, from other addresses than
+	// tasks; nil: like Field.
+	ExamField Field
+
 	Gate     Gate
 	Turns    Turns
 	Bodies   Bodies
