@@ -53,6 +53,7 @@ type demoTotals struct {
 type limits struct {
 	TasksPerDay           int `json:"tasksPerDay"`
 	TasksPerHostAndDay    int `json:"tasksPerHostAndDay" doc:"For one host and port, over all consents."`
+	HostPauseSeconds      int `json:"hostPauseSeconds" doc:"Between two tasks for one host and port."`
 	TasksPerWeek          int `json:"tasksPerWeek"`
 	Endpoints             int `json:"endpoints"`
 	MinRevealDelaySeconds int `json:"minRevealDelaySeconds"`
@@ -120,7 +121,7 @@ func programmeOf(s projections.Status) programmeBody {
 	b := programmeBody{
 		AsOf: moment(s.AsOf), Paused: s.Paused(), Pauses: []pause{}, Keys: []operatorKey{},
 		Limits: limits{
-			TasksPerDay: consent.MaxPerDay, TasksPerHostAndDay: consent.MaxPerHost, TasksPerWeek: consent.MaxPerWeek, Endpoints: consent.MaxEndpoints,
+			TasksPerDay: consent.MaxPerDay, TasksPerHostAndDay: consent.MaxPerHost, HostPauseSeconds: int(consent.HostPause / time.Second), TasksPerWeek: consent.MaxPerWeek, Endpoints: consent.MaxEndpoints,
 			MinRevealDelaySeconds: int(consent.MinRevealDelay / time.Second), MaxRevealDelaySeconds: int(consent.MaxRevealDelay / time.Second),
 			MinValidityDays: consent.MinValidity, MaxValidityDays: consent.MaxValidity,
 		},

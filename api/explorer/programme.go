@@ -134,6 +134,7 @@ func limits(f frame) []limit {
 		{"Tasks for one agent", fmt.Sprintf("%d a day, %d a week", consent.MaxPerDay, consent.MaxPerWeek), "Over all consents that the agent ever had."},
 		{"Endpoints of one agent", strconv.Itoa(consent.MaxEndpoints), "Each at a host that shows whose it is."},
 		{"Tasks for one host", fmt.Sprintf("%d a day", f.TasksPerHost), "Over the consents of all agents. What goes beyond is counted as missed."},
+		{"Time between two tasks for one host", span(consent.HostPause), "The earlier one first; longer if the host says so in Retry-After. What cannot wait is counted as missed."},
 		{"Sending of one task", "once", "Never again after an error or a timeout, and never after a crash of ours."},
 		{"Waiting for an answer", "30 seconds", "From the connection to the last byte, and for all that belongs to one task."},
 		{"Lateness of a task", "15 minutes", "Later it is not sent at all, and counted as missed."},

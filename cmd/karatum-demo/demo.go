@@ -138,7 +138,11 @@ func openStage(ctx context.Context, f flags, start time.Time, getenv func(string
 	if err := s.open(ctx, getenv, agentsAt.Addr().String()); err != nil {
 		return nil, err
 	}
-	s.serve(agentsAt, house.Handler(house.Options{Base: houseURL, Owner: s.owner}))
+	agents := house.Handler(house.Options{Base: houseURL, Owner: s.owner})
+	if f.watch != nil {
+		agents = f.watch(agents)
+	}
+	s.serve(agentsAt, agents)
 	s.serve(apiAt, s.prog.Handler())
 	s.api = &client{base: "http://" + apiAt.Addr().String()}
 	return s, nil

@@ -9,6 +9,8 @@ import (
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/tables"
+	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
@@ -498,11 +500,14 @@ func (a *answering) Ask(ctx context.Context, _ task.Kind, c agents.Call) (agents
 func TestPausedProgramme(t *testing.T) {
 	t.Parallel()
 	s := bare(t, "30")
-	s.give(t, func(r *consent.Request) { r.MaxPerDay, r.RevealDelaySeconds = 24, 3600 })
+	p := s.give(t, func(r *consent.Request) { r.MaxPerDay, r.RevealDelaySeconds = 24, 3600 })
 	s.days(t, 1)
 	meta := func(command string) ledger.Meta { return ledger.Meta{Actor: "operator", Command: command} }
 	if err := s.prog.Service.Programme(t.Context(), meta("pause"), programme.Pause{Scope: programme.Everything, Reason: "a test"}); err != nil {
 		t.Fatal(err)
+	}
+	if err := s.prog.Worker.Examine(t.Context(), worker.Exam{Run: "paused", Source: "a test", Attempts: 1, Payload: p}); !errors.Is(err, tables.ErrPaused) {
+		t.Errorf("an exam while the programme is paused: %v, want ErrPaused", err)
 	}
 	open := s.prog.Worker.Field
 	dialled := 0
@@ -525,7 +530,7 @@ func TestPausedProgramme(t *testing.T) {
 			t.Errorf("%s: %s", r.Stream, r.Data)
 		}
 	}
-	if steps["shop.sent.v1"] != 0 || steps["shop.missed.v1"] == 0 {
+	if steps["exam.run_recorded.v1"] != 0 || steps["shop.sent.v1"] != 0 || steps["shop.missed.v1"] == 0 {
 		t.Errorf("%v, want some tasks missed and none sent", steps)
 	}
 	if err := s.prog.Service.Programme(t.Context(), meta("resume"), programme.Resume{Scope: programme.Everything, Reason: "a test"}); err != nil {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
@@ -55,7 +58,7 @@ func TestHostIsSpared(t *testing.T) {
 	if !ok || turns.Most != 24 {
 		t.Fatalf("a host has turns as of %+v, want 24 a day", s.prog.Worker.Turns)
 	}
-	turns.Most = 5
+	turns.Most, turns.Every = 5, 0
 	s.crowd(t, "one", "two", "three")
 	s.days(t, 2.1)
 	sent := make(map[uint32]int)
@@ -100,6 +103,64 @@ func TestHostIsSpared(t *testing.T) {
 	}
 	if len(first) == 0 {
 		t.Errorf("no task was missed, which shows nothing: %v sent", sent)
+	}
+}
+
+// A host that asks to be left alone is, whatever consent its tasks belong to: what is
+// due before is missed, and then it goes on.
+func TestHostIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := bare(t, "65")
+	s.crowd(t, "one", "two", "three")
+	const rest = 12 * time.Hour
+	asked := 0
+	s.prog.Worker.Field = &answering{s.prog.Worker.Field, func(ctx context.Context, c agents.Call) (agents.Reply, error) {
+		release, err := c.Gate(ctx)
+		if err != nil {
+			return agents.Reply{}, err
+		}
+		release()
+		if asked++; asked == 3 {
+			return agents.Reply{Outcome: task.Blocked, Code: agents.RateLimited, Status: http.StatusTooManyRequests, RetryAfter: rest}, nil
+		}
+		return agents.Reply{Status: http.StatusOK, Text: "No."}, nil
+	}}
+	s.days(t, 2.2)
+	var sent []time.Time
+	busy, consents := 0, make(map[string]bool)
+	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := commands.Catalog().Decode(r.Type, r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := e.(type) {
+		case shop.Sent:
+			sent = append(sent, r.Time)
+		case shop.Revealed:
+			due := time.Unix(e.SendAt, 0)
+			if e.Result.Rule == string(shop.HostBusy) && len(sent) > 2 && due.After(sent[2]) && due.Before(sent[2].Add(rest)) {
+				consents[e.Consent] = true
+				busy++
+			}
+		}
+	}
+	if len(sent) < 5 {
+		t.Fatalf("%d tasks were sent", len(sent))
+	}
+	for i, at := range sent[1:] {
+		pause := consent.HostPause
+		if i == 2 {
+			pause = rest
+		}
+		if at.Sub(sent[i]) < pause {
+			t.Errorf("task %d was sent %s after the one before, want %s at least", i+1, at.Sub(sent[i]), pause)
+		}
+	}
+	if busy < 2 || len(consents) < 2 {
+		t.Errorf("%d tasks of %d consents were missed meanwhile, want some of both", busy, len(consents))
 	}
 }
 

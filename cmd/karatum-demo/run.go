@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -38,6 +39,8 @@ type flags struct {
 
 	nodes    rpc.Set // of the chains that owners' contracts are on
 	anchored bool    // batches are attested on a chain in this process
+
+	watch func(http.Handler) http.Handler // stands before the house agents; nil: nobody watches them
 }
 
 // Values of --eventlog beside addresses.

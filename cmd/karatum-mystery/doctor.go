@@ -57,7 +57,7 @@ func (p *program) doctor() *cobra.Command {
 
 func (p *program) examineSelf(cmd *cobra.Command) []check {
 	c := assembly.ConfigFrom(p.getenv)
-	checks := []check{publicURL(c), secret(c), logKey(c), witnesses(c), sources(c), proofAddress(c), proxies(c)}
+	checks := []check{publicURL(c), secret(c), logKey(c), witnesses(c), sources(c), proofAddress(c), egress(cmd.Context(), c), proxies(c)}
 	prog, err := assembly.Open(cmd.Context(), c, assembly.Options{Join: true})
 	if err != nil {
 		return append(checks, check{"start", "fail", domain.Sentence(err)})
@@ -196,6 +196,24 @@ func proofAddress(c assembly.Config) check {
 		return check{name, "warn", c.ProofAddress + " is one of MYSTERY_SOURCE_ADDRESSES too: tasks can be known by it"}
 	}
 	return check{name, "ok", c.ProofAddress}
+}
+
+// egress says whether work would refuse to shop.
+func egress(ctx context.Context, c assembly.Config) check {
+	const name = "egress"
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := c.CheckEgress(ctx); err != nil {
+		return check{name, "fail", domain.Sentence(err)}
+	}
+	if !strings.HasPrefix(c.PublicURL, "https://") {
+		return check{name, "ok", "not looked at before the public URL is https"}
+	}
+	c.SharedEgress = "" // what would it say if it were not told to?
+	if err := c.CheckEgress(ctx); err != nil {
+		return check{name, "warn", domain.Sentence(err)}
+	}
+	return check{name, "ok", "tasks come from addresses of their own"}
 }
 
 func proxies(c assembly.Config) check {

@@ -47,7 +47,10 @@ Environment (all optional):
                                 with reveals and nowhere before
   MYSTERY_ABUSE_CONTACT         where abuse is reported, mailto: or https:
                                 (mailto:abuse@ the host of the public URL)
-  MYSTERY_PROOF_ADDRESS         local address that host proofs are fetched from
+  MYSTERY_PROOF_ADDRESS         local address that host proofs and exams come from
+  MYSTERY_SHARED_EGRESS         "allow" to shop although tasks may come from an address
+                                of proofs, exams or the API; without it a service
+                                with an https public URL does not
   MYSTERY_CHECK_INTERVAL        how often hosts are looked at, 5m to 24h (1h); beyond
                                 2h tasks are missed
   MYSTERY_TRUSTED_PROXIES       networks of proxies in front of the API, by commas;

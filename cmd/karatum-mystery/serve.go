@@ -54,7 +54,7 @@ karatum-mystery work, unless --work asks for both in one.`,
 		g.Go(func() error { return p.listen(ctx, listen, api) })
 		g.Go(func() error { return p.operator(ctx, prog) })
 		if both || prog.Private && !alone {
-			g.Go(func() error { return prog.Work(ctx, workEvery) })
+			g.Go(func() error { return p.shop(ctx, prog) })
 		}
 		return g.Wait()
 	}
@@ -74,11 +74,20 @@ func (p *program) work() *cobra.Command {
 			defer prog.Close()
 			g, ctx := errgroup.WithContext(cmd.Context())
 			g.Go(func() error { return prog.Follow(ctx) })
-			g.Go(func() error { return prog.Work(ctx, workEvery) })
+			g.Go(func() error { return p.shop(ctx, prog) })
 			g.Go(func() error { return p.operator(ctx, prog) })
 			return g.Wait()
 		},
 	}
+}
+
+// shop runs the cycle until ctx ends, unless agents could know tasks by where they
+// come from.
+func (p *program) shop(ctx context.Context, prog *assembly.Programme) error {
+	if err := assembly.ConfigFrom(p.getenv).CheckEgress(ctx); err != nil {
+		return err
+	}
+	return prog.Work(ctx, workEvery)
 }
 
 // listen serves h until ctx ends, then lets requests under way finish.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -182,60 +184,178 @@ func TestBucketsAreSalted(t *testing.T) {
 
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Open(t)
-	turns := &tables.Turns{Pool: pool, Most: 2}
-	const day = 20500
-	for _, step := range []struct {
-		host string
-		day  uint32
-		shop string
-		want bool
-	}{
-		{"a.example:443", day, "shp_1", true},
-		{"a.example:443", day, "shp_2", true},
-		{"a.example:443", day, "shp_3", false},
-		{"a.example:443", day, "shp_1", true}, // has its turn already
-		{"a.example:8443", day, "shp_3", true},
-		{"a.example:443", day + 1, "shp_3", true},
-		{"a.example:443", day, "shp_4", false}, // yesterday is still known
-		{"a.example:443", day + 2, "shp_5", true},
-	} {
-		got, err := turns.Take(t.Context(), step.host, step.day, step.shop)
-		if err != nil || got != step.want {
-			t.Errorf("Take(%s, %d, %s) = %t, %v, want %t", step.host, step.day, step.shop, got, err, step.want)
+	const a, b = "a.example:443", "a.example:8443"
+	day := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	at := func(clock string) time.Time { // "15:04" of the day, "+15:04" of the next
+		next := strings.HasPrefix(clock, "+")
+		hm, err := time.Parse("15:04:05", strings.TrimPrefix(clock, "+"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		moment := day.Add(time.Duration(hm.Hour())*time.Hour + time.Duration(hm.Minute())*time.Minute + time.Duration(hm.Second())*time.Second)
+		if next {
+			moment = moment.AddDate(0, 0, 1)
+		}
+		return moment
 	}
-	var days []int64
-	if err := pool.QueryRow(t.Context(), "select array_agg(distinct day order by day) from turns").Scan(&days); err != nil {
-		t.Fatal(err)
+	type step struct {
+		now, host, shop, due string
+		again                string // empty: it is its turn
 	}
-	if diff := cmp.Diff([]int64{day + 1, day + 2}, days); diff != "" {
-		t.Errorf("days kept (-want +got):\n%s", diff)
+	for _, tt := range []struct {
+		name  string
+		most  int
+		rests string // host a, from the start
+		steps []step
+	}{
+		{"ten minutes apart, each host for itself", 24, "", []step{
+			{"10:00:00", a, "shp_1", "10:00:00", ""},
+			{"10:00:00", b, "shp_2", "10:00:00", ""},
+			{"10:04:00", a, "shp_3", "10:04:00", "10:10:00"},
+			{"10:10:00", a, "shp_3", "10:04:00", ""},
+			{"10:10:00", b, "shp_4", "10:10:00", ""},
+		}},
+		{"asked again for a turn it has", 24, "", []step{
+			{"10:00:00", a, "shp_1", "10:00:00", ""},
+			{"10:01:00", a, "shp_1", "10:00:00", ""},
+			{"10:10:30", a, "shp_2", "10:10:00", "10:11:00"}, // counted from when it went
+			{"10:11:00", a, "shp_2", "10:10:00", ""},
+			{"10:11:30", a, "shp_1", "10:00:00", "10:21:00"}, // and had it no more
+		}},
+		{"by the planned moment, then by id", 24, "", []step{
+			{"10:00:00", a, "shp_9", "10:00:00", ""},
+			{"10:05:00", a, "shp_3", "10:05:00", "10:10:00"},
+			{"10:05:00", a, "shp_2", "10:05:00", "10:10:00"},
+			{"10:06:00", a, "shp_1", "10:06:00", "10:10:00"},
+			{"10:10:00", a, "shp_1", "10:06:00", "10:11:00"}, // two others are before it
+			{"10:10:00", a, "shp_3", "10:05:00", "10:11:00"},
+			{"10:10:01", a, "shp_2", "10:05:00", ""},
+		}},
+		{"one that does not come is passed over", 24, "", []step{
+			{"10:00:00", a, "shp_9", "10:00:00", ""},
+			{"10:05:00", a, "shp_2", "10:05:00", "10:10:00"},
+			{"10:06:00", a, "shp_1", "10:06:00", "10:10:00"},
+			{"10:10:00", a, "shp_1", "10:06:00", "10:11:00"},
+			{"10:11:00", a, "shp_1", "10:06:00", ""},
+			{"10:11:00", a, "shp_2", "10:05:00", "10:21:00"}, // which is too late for it
+		}},
+		{"so many a day", 2, "", []step{
+			{"10:00:00", a, "shp_1", "10:00:00", ""},
+			{"11:00:00", a, "shp_2", "11:00:00", ""},
+			{"12:00:00", a, "shp_3", "12:00:00", "+00:00:00"},
+			{"12:00:00", b, "shp_4", "12:00:00", ""},
+			{"23:59:00", a, "shp_5", "23:59:00", "+00:00:00"},
+			{"+00:00:00", a, "shp_5", "23:59:00", ""},
+			{"+01:00:00", a, "shp_6", "+01:00:00", ""},
+		}},
+		{"left alone", 24, "10:30:00", []step{
+			{"10:20:00", a, "shp_1", "10:20:00", "10:30:00"},
+			{"10:20:00", b, "shp_2", "10:20:00", ""},
+			{"10:30:00", a, "shp_1", "10:20:00", ""},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			turns := &tables.Turns{Pool: pgtest.Open(t), Most: tt.most, Every: 10 * time.Minute}
+			if tt.rests != "" {
+				for _, until := range []string{tt.rests, "10:10:00"} { // the later one counts
+					if err := turns.Rest(t.Context(), a, at(until)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, s := range tt.steps {
+				var want time.Time
+				if s.again != "" {
+					want = at(s.again)
+				}
+				turn := tables.Turn{Host: s.host, Shop: s.shop, Due: at(s.due), Ends: at(s.due).Add(15 * time.Minute)}
+				got, err := turns.Take(t.Context(), turn, at(s.now))
+				if err != nil || !got.Equal(want) {
+					t.Errorf("Take(%s, %s) at %s = %s, %v, want %s", s.host, s.shop, s.now, got, err, want)
+				}
+				waited, err := turns.Waited(t.Context(), s.shop)
+				if err != nil || waited != (s.again != "") {
+					t.Errorf("Waited(%s) at %s = %t, %v, want %t", s.shop, s.now, waited, err, !waited)
+				}
+			}
+		})
 	}
 }
 
-// Several workers race for the turns of one host.
-func TestTurnsAtOnce(t *testing.T) {
+// What is a day old is forgotten.
+func TestTurnsAreForgotten(t *testing.T) {
 	t.Parallel()
-	turns := &tables.Turns{Pool: pgtest.Open(t), Most: 24}
-	var taken atomic.Int64
-	var wg sync.WaitGroup
-	for worker := range 4 {
-		for i := range 10 {
-			wg.Go(func() {
-				ok, err := turns.Take(t.Context(), "a.example:443", 1, fmt.Sprintf("shp_%d_%d", worker, i))
-				if err != nil {
-					t.Error(err)
-				}
-				if ok {
-					taken.Add(1)
-				}
-			})
+	pool := pgtest.Open(t)
+	turns := &tables.Turns{Pool: pool, Most: 1, Every: time.Minute}
+	day := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	for n := range 4 {
+		for _, shop := range []string{"a", "b"} {
+			due := day.AddDate(0, 0, n)
+			host := fmt.Sprintf("host%d.example:443", n)
+			if _, err := turns.Take(t.Context(), tables.Turn{Host: host, Shop: fmt.Sprint(shop, n), Due: due, Ends: due}, due); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	wg.Wait()
-	if taken.Load() != 24 {
-		t.Errorf("%d of 40 tasks have a turn, want 24", taken.Load())
+	for _, table := range []string{"turns", "waiting", "paces"} {
+		var kept int
+		if err := pool.QueryRow(t.Context(), "select count(*) from "+table).Scan(&kept); err != nil {
+			t.Fatal(err)
+		}
+		if kept != 2 {
+			t.Errorf("%d rows of %s are left after four days, want those of two", kept, table)
+		}
+	}
+}
+
+// Several workers race for the turns of one host: whoever asks when, a host gets one
+// task at a time, the first ones first, and so many on a day.
+func TestTurnsAtOnce(t *testing.T) {
+	t.Parallel()
+	turns := &tables.Turns{Pool: pgtest.Open(t), Most: 5, Every: 10 * time.Minute}
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	start := now
+	due := func(i int) time.Time { return start.Add(time.Duration(i%3) * time.Second) }
+	var order []string
+	for round := range 16 {
+		var mu sync.Mutex
+		var taken []string
+		var wg sync.WaitGroup
+		for worker := range 4 {
+			for i := range 6 {
+				shop := fmt.Sprintf("shp_%d_%d", i%3, i)
+				if (worker+i)%2 == 0 || slices.Contains(order, shop) {
+					continue
+				}
+				wg.Go(func() {
+					// The windows are as long as the test.
+					again, err := turns.Take(t.Context(), tables.Turn{Host: "a.example:443", Shop: shop, Due: due(i), Ends: start.Add(2 * time.Hour)}, now)
+					if err != nil {
+						t.Error(err)
+					}
+					if again.IsZero() {
+						mu.Lock()
+						defer mu.Unlock()
+						taken = append(taken, shop)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		slices.Sort(taken)
+		if taken = slices.Compact(taken); len(taken) > 1 {
+			t.Errorf("%v have their turn at once", taken)
+		}
+		order = append(order, taken...)
+		// Whoever was told to let another one go first comes back after a minute.
+		now = now.Add([]time.Duration{time.Minute, 9 * time.Minute}[round%2])
+	}
+	if len(order) != 5 {
+		t.Fatalf("%d tasks had their turn, want 5: %v", len(order), order)
+	}
+	if rest := order[1:]; !slices.IsSorted(rest) { // the first to ask knew of no other
+		t.Errorf("the tasks went as %v, want them by moment and id", order)
 	}
 }
 
@@ -359,12 +479,14 @@ func TestLimitsWithoutADatabase(t *testing.T) {
 	}
 	t.Cleanup(away.Close)
 	_, limitErr := (&tables.Limits{Pool: away}).Take(t.Context(), commands.RevokeQuotas(netip.Addr{}))
-	_, turnErr := (&tables.Turns{Pool: away, Most: 1}).Take(t.Context(), "a.example:443", 1, "shp_1")
+	_, turnErr := (&tables.Turns{Pool: away, Most: 1}).Take(t.Context(), tables.Turn{Host: "a.example:443", Shop: "shp_1"}, time.Now())
+	restErr := (&tables.Turns{Pool: away}).Rest(t.Context(), "a.example:443", time.Now())
+	_, waitErr := (&tables.Turns{Pool: away}).Waited(t.Context(), "shp_1")
 	_, fetchErr := (&tables.Fetches{Pool: away}).Fetch(t.Context(), "a", func(context.Context, []byte) []byte {
 		t.Error("fetched without a claim")
 		return nil
 	})
-	for name, err := range map[string]error{"Limits": limitErr, "Turns": turnErr, "Fetches": fetchErr} {
+	for name, err := range map[string]error{"Limits": limitErr, "Turns": turnErr, "Rest": restErr, "Waited": waitErr, "Fetches": fetchErr} {
 		if !errors.Is(err, domain.ErrUnavailable) {
 			t.Errorf("%s without a database: %v, want ErrUnavailable", name, err)
 		}

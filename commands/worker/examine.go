@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/karatum/mystery/commands/agents"
@@ -10,6 +11,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
@@ -25,7 +27,8 @@ type Exam struct {
 
 // Examine puts tasks of the same catalogue to the same endpoints under the
 // harness's own name, and records the run. An attempt that is blocked is recorded
-// and counts for nothing.
+// and counts for nothing. What pauses tasks holds it back as well: then it returns
+// an error of the kind [domain.ErrForbidden], and records nothing.
 func (w *Worker) Examine(ctx context.Context, e Exam) error {
 	offers, targets, err := w.examSurface(ctx, e.Payload)
 	if err != nil {
@@ -55,7 +58,12 @@ func (w *Worker) examSurface(ctx context.Context, p consent.Payload) (offers []p
 		if !slices.Contains(p.Kinds, ep.Kind) {
 			continue
 		}
-		surface, target, err := w.Field.Observe(ctx, ep.Kind, ep.URL, agents.Harness())
+		letGo, err := w.examGate(p, ep, "")(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read %s: %w", ep.URL, err)
+		}
+		letGo()
+		surface, target, err := w.examField().Observe(ctx, ep.Kind, ep.URL, agents.Harness())
 		if err != nil {
 			return nil, nil, fmt.Errorf("read %s: %w", ep.URL, err)
 		}
@@ -82,8 +90,10 @@ func (w *Worker) attempt(
 		a.Outcome, a.Rule = task.Blocked, shop.ChainReadFailed
 		return a, nil //nolint:nilerr // the outcome says so
 	}
-	reply, err := w.Field.Ask(ctx, endpoint(p, choice.Endpoint).Kind, agents.Call{
+	ep := endpoint(p, choice.Endpoint)
+	reply, err := w.examField().Ask(ctx, ep.Kind, agents.Call{
 		Target: targets[choice.Endpoint], Ask: t.Ask, Sender: agents.Harness(), Deadline: w.deadline(),
+		Gate: w.examGate(p, ep, choice.Template),
 	})
 	if err != nil {
 		return exam.Attempt{}, err
@@ -94,4 +104,25 @@ func (w *Worker) attempt(
 		a.Outcome, a.Rule, a.Literal = g.Outcome, g.Rule, g.Literal
 	}
 	return a, nil
+}
+
+// examField is the world as the harness reaches it.
+func (w *Worker) examField() Field {
+	if w.ExamField != nil {
+		return w.ExamField
+	}
+	return w.Field
+}
+
+// examGate is the gate of a task of an exam, which has no identity of the pool.
+func (w *Worker) examGate(p consent.Payload, ep consent.Endpoint, template string) agents.Gate {
+	return func(ctx context.Context) (release func(), err error) {
+		host, err := agents.HostOf(ep.URL)
+		if err != nil {
+			return nil, err
+		}
+		return w.Gate.Hold(ctx, programme.Task{
+			Consent: plan.ConsentID(p.Nonce), Host: host, Template: template, Identity: math.MaxUint32,
+		})
+	}
 }

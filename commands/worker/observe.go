@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -136,10 +137,15 @@ func (w *Worker) fresh(consentID, endpoint string, now time.Time) bool {
 // look reads the surface of one endpoint and records it if it changed. An agent
 // that cannot be read keeps the surface it had.
 func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s agents.Sender) error {
-	ctx, cancel := context.WithTimeout(ctx, w.deadline())
+	ctx, cancel := context.WithTimeout(ctx, 2*w.deadline()) // its host may be at a task
 	defer cancel()
 	surface, target, err := w.Field.Observe(ctx, e.Kind, e.URL, s)
 	if err != nil {
+		if refused, ok := errors.AsType[*agents.Error](err); ok && refused.RetryAfter > 0 {
+			if err := w.rest(ctx, e.URL, refused.RetryAfter); err != nil {
+				return err
+			}
+		}
 		w.Log.InfoContext(ctx, "an endpoint cannot be read and keeps its last surface", "agent", ref, "url", e.URL, "error", err)
 		return nil
 	}
@@ -158,6 +164,16 @@ func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s 
 		return err
 	}
 	return w.Service.Agent(ctx, m, ref, agent.ObserveSurface{Kind: e.Kind, URL: e.URL, Surface: hash})
+}
+
+// rest leaves the host of an endpoint alone for as long as it asked: nothing is sent
+// to it before. Its surfaces are still read at their fixed times.
+func (w *Worker) rest(ctx context.Context, endpoint string, d time.Duration) error {
+	host, err := agents.HostOf(endpoint)
+	if err != nil {
+		return err
+	}
+	return w.Turns.Rest(ctx, host, w.Now().Add(d))
 }
 
 // observer returns who looks: an identity of the pool that nobody outside can

@@ -104,12 +104,18 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 	}
 	switch {
 	case err == nil:
-		return w.record(ctx, id, s, a.at, session, reply)
+		slot, err := w.record(ctx, id, s, a.at, session, reply)
+		if reply.RetryAfter > 0 {
+			err = errors.Join(err, w.rest(ctx, ep.URL, reply.RetryAfter))
+		}
+		return slot, err
 	case !a.at.IsZero():
 		// Given up on our side: lost, once it is sure that nobody waits for it.
 		w.Log.WarnContext(ctx, "a task was given up on our side", "shop", id, "error", err)
 		return Slot{State: shop.StateSent, SentAt: a.at}, nil
-	case a.waits, errors.Is(err, domain.ErrConflict):
+	case a.waits != nil:
+		return Slot{}, a.waits
+	case errors.Is(err, domain.ErrConflict):
 		return Slot{}, errWait // another worker may have been first
 	}
 	return Slot{}, err
@@ -124,7 +130,7 @@ type attempt struct {
 	commits []domain.Hash // of the day
 	sent    shop.Sent
 	at      time.Time // when shop.sent was appended
-	waits   bool      // the task may not leave now
+	waits   error     // why the task may not leave now: errWait or a later
 }
 
 // mayLeave returns errWait if the window of the task is over, its host proof is too
@@ -133,29 +139,29 @@ func (a *attempt) mayLeave(ctx context.Context) error {
 	now := a.w.Now()
 	switch {
 	case now.After(a.sendAt.Add(sendWindow)):
-		return a.wait(shop.OperatorLate)
+		return a.wait(shop.OperatorLate, errWait)
 	case !a.w.fresh(a.task.Consent, a.sent.Endpoint, now):
-		return a.wait(shop.ProofStale)
+		return a.wait(shop.ProofStale, errWait)
 	case a.w.Anchors == nil:
 		return nil
 	}
 	ok, err := a.w.Anchors.Attested(ctx, a.commits)
 	if err == nil && !ok {
-		err = a.wait(shop.Unattested)
+		err = a.wait(shop.Unattested, errWait)
 	}
 	return err
 }
 
-// wait keeps why the task waits: it is the reason if it is missed.
-func (a *attempt) wait(reason shop.MissedReason) error {
-	a.waits = true
+// wait keeps why the task waits, which is the reason if it is missed, and returns as.
+func (a *attempt) wait(reason shop.MissedReason, as error) error {
+	a.waits = as
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
 	if a.w.waits == nil {
 		a.w.waits = make(map[string]shop.MissedReason)
 	}
 	a.w.waits[a.shop] = reason
-	return errWait
+	return as
 }
 
 // ask returns nil if the task may leave now as far as can be told before its host
@@ -180,14 +186,20 @@ func (a *attempt) ask(ctx context.Context) error {
 	return a.turn(ctx, a.w.Now())
 }
 
-// turn takes the task's turn at its host, which has so many a day. One that was taken
-// counts even if the task does not leave after all.
+// turn takes the task's turn at its host. One that was taken counts even if the task
+// does not leave after all.
 func (a *attempt) turn(ctx context.Context, now time.Time) error {
-	ok, err := a.w.Turns.Take(ctx, a.task.Host, domain.DayOf(now), a.shop)
-	if err == nil && !ok {
-		err = a.wait(shop.HostBusy)
+	ends := a.sendAt.Add(sendWindow)
+	again, err := a.w.Turns.Take(ctx, tables.Turn{Host: a.task.Host, Shop: a.shop, Due: a.sendAt, Ends: ends}, now)
+	switch {
+	case err != nil:
+		return err
+	case again.After(ends):
+		return a.wait(shop.HostBusy, later{ends.Add(time.Second)})
+	case !again.IsZero():
+		return a.wait(shop.HostBusy, later{again})
 	}
-	return err
+	return nil
 }
 
 // hold enters the gate.
@@ -195,9 +207,9 @@ func (a *attempt) hold(ctx context.Context) (release func(), err error) {
 	release, err = a.w.Gate.Hold(ctx, a.task)
 	switch {
 	case errors.Is(err, tables.ErrPaused):
-		err = errors.Join(err, a.wait(shop.Paused))
+		err = errors.Join(err, a.wait(shop.Paused, errWait))
 	case errors.Is(err, domain.ErrForbidden):
-		err = errors.Join(err, a.wait(shop.OperatorLate))
+		err = errors.Join(err, a.wait(shop.OperatorLate, errWait))
 	}
 	return release, err
 }
@@ -227,7 +239,7 @@ func (a *attempt) gate(ctx context.Context) (release func(), err error) {
 // leave puts on record that the task leaves now.
 func (a *attempt) leave(ctx context.Context, now time.Time) error {
 	if err := a.turn(ctx, now); err != nil {
-		return err // the day has changed since it asked
+		return err // the day has changed since it asked, or another task was faster
 	}
 	m, err := a.w.onceMeta()
 	if err != nil {

@@ -196,6 +196,9 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 			return due, nil
 		}
 		after, err := step()
+		if l := (later{}); errors.As(err, &l) {
+			return l.at, nil
+		}
 		if errors.Is(err, errWait) {
 			return now.Add(waitAgain), nil
 		}
@@ -209,7 +212,13 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 // errWait says that a step is due and cannot be made now.
 var errWait = errors.New("not now")
 
-// waitAgain is when such a step is tried again.
+// A later is an errWait that says from when on trying again is worth it.
+type later struct{ at time.Time }
+
+func (l later) Error() string        { return "not before " + l.at.String() }
+func (l later) Is(target error) bool { return target == errWait }
+
+// waitAgain is when such a step is tried again, if nothing says when.
 const waitAgain = 30 * time.Second
 
 // nextOfCommitted says what comes of a committed task: it is sent at its moment,
@@ -241,8 +250,15 @@ func (w *Worker) miss(ctx context.Context, id string) (Slot, error) {
 	w.mu.Lock()
 	reason, ok := w.waits[id]
 	w.mu.Unlock()
-	if !ok {
+	if !ok { // it may have been tried by another worker, or one that is no more
+		waited, err := w.Turns.Waited(ctx, id)
+		if err != nil {
+			return Slot{}, err
+		}
 		reason = shop.OperatorLate
+		if waited {
+			reason = shop.HostBusy
+		}
 	}
 	err := w.Service.Shop(ctx, meta("miss/"+id), id, shop.Miss{Reason: reason})
 	return Slot{State: shop.StateMissed}, err

@@ -21,6 +21,7 @@ import (
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
@@ -35,9 +36,14 @@ import (
 // A Worker runs the cycle. Its methods are not for concurrent use; what it does
 // at one moment it does side by side as far as Parallel allows.
 type Worker struct {
-	Service  *commands.Service
-	Work     Work
-	Field    Field
+	Service *commands.Service
+	Work    Work
+	Field   Field
+
+	// ExamField is the world as the exam harness reaches it, from other addresses than
+	// tasks; nil: like Field.
+	ExamField Field
+
 	Gate     Gate
 	Turns    Turns
 	Bodies   Bodies
@@ -181,10 +187,17 @@ type Gate interface {
 	Hold(ctx context.Context, t programme.Task) (release func(), err error)
 }
 
-// Turns bounds how many tasks a host is sent on a day, over all consents and
-// workers. Take reports whether a task may go there; asking again changes nothing.
+// Turns keeps tasks for one host apart, over all consents and workers.
 type Turns interface {
-	Take(ctx context.Context, host string, day uint32, shop string) (bool, error)
+	// Take returns the zero time if the task may go to its host now, or when to ask
+	// again. A turn that a task has may be asked for again.
+	Take(ctx context.Context, t tables.Turn, now time.Time) (again time.Time, err error)
+
+	// Rest leaves a host alone until a moment.
+	Rest(ctx context.Context, host string, until time.Time) error
+
+	// Waited reports whether a task had to wait, the last time that it asked.
+	Waited(ctx context.Context, shop string) (bool, error)
 }
 
 // Leases keep several workers from doing the same work. They save work; what keeps

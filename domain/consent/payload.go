@@ -19,7 +19,8 @@ const (
 	MaxPerDay      = 24
 	MaxPerWeek     = 100
 	MaxEndpoints   = 6
-	MaxPerHost     = 24 // tasks a day for one host and port, over all consents
+	MaxPerHost     = 24               // tasks a day for one host and port, over all consents
+	HostPause      = 10 * time.Minute // between two tasks for one of them
 	MinRevealDelay = time.Hour
 	MaxRevealDelay = 30 * 24 * time.Hour
 	MinValidity    = 7   // days

@@ -116,7 +116,7 @@ const (
 	Paused       MissedReason = "paused"        // a scope that it falls under was
 	ProofStale   MissedReason = "proof_stale"   // the host could not be asked lately whose it is
 	Unattested   MissedReason = "unattested"    // the commits of its day were not attested on the chain
-	HostBusy     MissedReason = "host_busy"     // the host had as many tasks that day as it may have, over all consents
+	HostBusy     MissedReason = "host_busy"     // the host had others until it was too late, over all consents, or wanted none
 )
 
 // Cancelled means that the task must not be sent any more.

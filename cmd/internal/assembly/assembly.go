@@ -172,10 +172,12 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if p.Service.Secrets, err = p.openSecrets(ctx, o.Secrets); err != nil {
 		return p, err
 	}
+	leases := &tables.Leases{Pool: p.pool}
 	p.Worker = &worker.Worker{
-		Service: p.Service, Work: p.work(catalog), Field: field{o.Net}, Gate: steady{gate, p.clock},
-		Turns: &tables.Turns{Pool: p.pool, Most: consent.MaxPerHost}, Bodies: p.bodies, CheckEvery: p.manners.checkEvery,
-		Leases: &tables.Leases{Pool: p.pool}, Rand: p.Service.Rand, Now: p.Now, Sources: c.Sources, Parallel: parallel, Async: true, Log: p.log,
+		Service: p.Service, Work: p.work(catalog), Field: worker.OneByOne{Field: field{o.Net}, Leases: leases},
+		ExamField: worker.OneByOne{Field: field{o.Net.From(p.manners.proofFrom)}, Leases: leases}, Gate: steady{gate, p.clock},
+		Turns: &tables.Turns{Pool: p.pool, Most: consent.MaxPerHost, Every: consent.HostPause}, Bodies: p.bodies, CheckEvery: p.manners.checkEvery,
+		Leases: leases, Rand: p.Service.Rand, Now: p.Now, Sources: c.Sources, Parallel: parallel, Async: true, Log: p.log,
 	}
 	if err := p.openChains(ctx, o); err != nil {
 		return p, err

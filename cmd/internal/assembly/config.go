@@ -42,9 +42,14 @@ type Config struct {
 	Sources []string
 
 	// ProofAddress (MYSTERY_PROOF_ADDRESS) is the local IP address that host proofs
-	// are fetched from, so that hosts know no task by it. If empty, the system
-	// chooses, as it does for tasks.
+	// are fetched and exams held from, so that hosts know no task by it. If empty, the
+	// system chooses, as it does for tasks.
 	ProofAddress string
+
+	// SharedEgress (MYSTERY_SHARED_EGRESS) is "allow" to shop although tasks come, or
+	// may come, from an address that proofs, exams or the API have too. If empty, a
+	// service whose public URL is https does not.
+	SharedEgress string
 
 	// AbuseContact (MYSTERY_ABUSE_CONTACT) is where abuse is reported: a mailto: or
 	// https: URI, which stands on the pages and in security.txt. If empty, it is
@@ -109,6 +114,7 @@ func ConfigFrom(getenv func(string) string) Config {
 		Sources:     list(getenv("MYSTERY_SOURCE_ADDRESSES")),
 
 		ProofAddress:   getenv("MYSTERY_PROOF_ADDRESS"),
+		SharedEgress:   getenv("MYSTERY_SHARED_EGRESS"),
 		AbuseContact:   getenv("MYSTERY_ABUSE_CONTACT"),
 		CheckInterval:  getenv("MYSTERY_CHECK_INTERVAL"),
 		TrustedProxies: list(getenv("MYSTERY_TRUSTED_PROXIES")),
