@@ -1,7 +1,7 @@
 // Command karatum-verify is the independent verifier of the ledger. It checks
 // what the ledger published by computing it again, and shares with the service
-// only the pure packages that define the formats, and the questions to contract
-// wallets. It keeps no state.
+// only the pure packages that define the formats, and the questions to nodes of a
+// chain. It keeps no state.
 package main
 
 import (
@@ -78,7 +78,7 @@ computed here again, by code that reads no database and keeps no state.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newCompare(), newConsent(), newDerive(), newGrade(), newShop(), newTask())
+	root.AddCommand(newBatch(), newChain(), newCompare(), newConsent(), newDerive(), newGrade(), newShop(), newTask())
 	return root
 }
 
