@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
@@ -68,7 +67,7 @@ pending: then the ledger's word is all there is.
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), report)
 			} else {
-				err = printChecks(cmd.OutOrStdout(), fmt.Sprintf("batch %d", report.Batch), report.Checks)
+				err = printBatch(cmd.OutOrStdout(), report)
 			}
 			if err == nil && report.failed() {
 				err = fmt.Errorf("batch %d: %w", report.Batch, verify.ErrFailed)
@@ -195,15 +194,15 @@ func callAt(n *node.Client, block node.Block) eas.Call {
 	}
 }
 
-func printChecks(out io.Writer, title string, checks []verify.Check) error {
-	if _, err := fmt.Fprintln(out, title); err != nil {
+func printBatch(out io.Writer, r batchReport) error {
+	if _, err := fmt.Fprintf(out, "batch %d\n", r.Batch); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, c := range checks {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", c.Status, c.ID, c.Detail) // Flush returns the error
+	checks := make([]verify.SlotCheck, len(r.Checks))
+	for i, c := range r.Checks {
+		checks[i] = verify.SlotCheck{ID: c.ID, Status: c.Status, Detail: c.Detail}
 	}
-	return t.Flush()
+	return printChecks(out, checks)
 }
 
 // askBatches asks a service for all its batches, first to last.
