@@ -96,7 +96,8 @@ func (h *history) grant(ref agent.Ref, i int) (id string, err error) {
 			Agent: ref, Endpoints: []consent.Endpoint{{Kind: task.A2A, URL: "https://agent.example/a2a"}},
 			Kinds: []task.Kind{task.A2A}, MaxPerDay: 12, MaxPerWeek: 60, RevealDelaySeconds: 3600, ValidityDays: 90,
 		},
-		Terms: consent.Terms{Domain: "karatum.com", Owner: eip191.AddressOf(owner.PubKey()), Chain: 84532, TermsVersion: 1, Nonce: hashOf("nonce", i), IssuedAt: h.now,
+		Terms: consent.Terms{
+			Domain: "karatum.com", Owner: eip191.AddressOf(owner.PubKey()), Chain: 84532, TermsVersion: 1, Nonce: hashOf("nonce", i), IssuedAt: h.now,
 			FirstDay: firstDay, LastDay: firstDay + 89,
 		},
 	}
@@ -170,7 +171,8 @@ func (h *history) task(id string, ref agent.Ref, day uint32, slot int) error {
 	steps := [][]domain.Event{
 		{shop.Sent{Endpoint: "ep_0", Template: "unit.convert", TemplateVersion: 1, Ask: hashOf("ask", id, day, slot)}},
 		{
-			shop.SessionOpened{Target: hashOf("target", id, day, slot)}, shop.SessionAction{Hash: exchange},
+			shop.SessionOpened{Target: hashOf("target", id, day, slot)},
+			shop.SessionAction{Hash: exchange},
 			shop.SessionClosed{Count: 1, Root: merkle.Root([]domain.Hash{exchange})},
 		},
 		{shop.Replied{Hash: hashOf("reply", id, day, slot), ReceivedAtMs: h.now.UnixMilli(), Status: 200, LatencyMs: 412, Size: 96, Answer: true}},
