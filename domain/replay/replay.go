@@ -13,7 +13,8 @@
 //
 // Between streams: that a shop stands under its own name and commits to what the
 // plan of its day sealed, and that its reveal carries the sealed records of its stream
-// byte for byte, with the result that these come to.
+// byte for byte, with the result that these come to. That what is paid for tasks keeps
+// the limits of their consent, for each and for a month.
 //
 // # What is not
 //
@@ -61,6 +62,7 @@ type Replay struct {
 	records  uint64
 	streams  map[ledger.Stream]*stream
 	plans    map[string]*plans // by consent
+	purses   map[string]*purse // by consent
 	run      run
 	fault    error
 }
@@ -81,7 +83,7 @@ type run struct {
 
 // New returns the Replay of a ledger of which nothing has been read.
 func New(catalog domain.Catalog) *Replay {
-	return &Replay{catalog: catalog, streams: make(map[ledger.Stream]*stream), plans: make(map[string]*plans)}
+	return &Replay{catalog: catalog, streams: make(map[ledger.Stream]*stream), plans: make(map[string]*plans), purses: make(map[string]*purse)}
 }
 
 // Records returns how many records have been read.

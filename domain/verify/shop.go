@@ -79,6 +79,7 @@ type ShopReport struct {
 //	records   the sealed records are the history of the slot: their hashes lead from
 //	          the commit to the reveal, their order is possible, the result is theirs
 //	sending   what was sent, within its window, is what was planned
+//	payment   what was paid for it, if anything, the consent allows for one task
 //	session   the conversation that is shown is the one that was committed to: its
 //	          exchanges give the hashes on record, their number and their root
 //	reply     the reply is the one that was committed to
@@ -97,7 +98,7 @@ func Shop(a Answers) (*ShopReport, error) {
 	s.checkPlan()
 	switch {
 	case s.shown.Phase == phaseSealed && s.plan.Opened == nil:
-		s.all(Pending, "pending until the slot is revealed", "count", "choice", "task", "commit", "records", "sending", "session", "reply", "grade", "seal", "reveal")
+		s.all(Pending, "pending until the slot is revealed", "count", "choice", "task", "commit", "records", "sending", "payment", "session", "reply", "grade", "seal", "reveal")
 	case s.event == nil:
 		s.checkUnrevealed()
 	default:
@@ -106,6 +107,7 @@ func Shop(a Answers) (*ShopReport, error) {
 		s.checkTask()
 		s.checkRecords()
 		s.checkSending()
+		s.checkPayment()
 		s.checkSession()
 		s.checkReply()
 		s.checkSeal()
@@ -142,6 +144,9 @@ type slot struct {
 	seal      *shownRecord
 	sent      *shop.Sent
 	sentAt    time.Time
+	reserved  *shop.PaymentReserved
+	paidAt    time.Time
+	settled   *shop.PaymentSettled
 	replied   *shop.Replied
 	judged    *shop.Judged
 	conversed *shop.Converse // what the records say of the session; nil if there was none
@@ -393,7 +398,7 @@ func (s *slot) checkUnrevealed() {
 		fault = "the commit is not that of a pad"
 	}
 	s.check("commit", inputs{"seed": seed.String(), "commit": s.shown.Commit.String()}, fault, "the commit is that of a pad")
-	s.all(Skipped, none, "records", "sending", "session", "reply", "grade", "seal", "reveal")
+	s.all(Skipped, none, "records", "sending", "payment", "session", "reply", "grade", "seal", "reveal")
 }
 
 func (s *slot) checkChoice() {
@@ -550,6 +555,10 @@ func (s *slot) sealedEvent(i int) (_ shop.Event, fault string) {
 	switch e := e.(type) {
 	case shop.Sent:
 		s.sent, s.sentAt = &e, r.Time
+	case shop.PaymentReserved:
+		s.reserved, s.paidAt = &e, r.Time
+	case shop.PaymentSettled:
+		s.settled = &e
 	case shop.SessionOpened:
 		s.conversed = &shop.Converse{Target: e.Target}
 	case shop.SessionAction:
