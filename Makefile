@@ -134,11 +134,13 @@ peers: ## install the programs of others that test-peers runs against
 		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \
 		exit 1; \
 	fi; \
-	cd .ci/peers; \
-	if ! cmp -s package-lock.json node_modules/.installed; then \
-		npm ci --ignore-scripts --no-audit --no-fund >&2; \
-		cp package-lock.json node_modules/.installed; \
-	fi
+	for folder in .ci/peers .ci/peers/x402; do \
+		( cd "$$folder"; \
+		if ! cmp -s package-lock.json node_modules/.installed; then \
+			npm ci --ignore-scripts --no-audit --no-fund >&2; \
+			cp package-lock.json node_modules/.installed; \
+		fi ); \
+	done
 
 compiler: ## find a C compiler for the race detector, or install one
 	@if [ -n "$(race_flag)" ]; then exit 0; fi; \

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/projections"
@@ -183,6 +185,11 @@ func (s *server) shop(ctx context.Context, id string) (b shopBody, err error) {
 		if salt != nil {
 			b.Revealed.Reply.replyBody = replyOf(salt, body)
 		}
+	}
+	// Nor is a session of which nothing came to stand on record.
+	opened := (shop.SessionOpened{}).EventType()
+	if !slices.ContainsFunc(p.Revealed.Records, func(r ledger.Record) bool { return r.Type == opened }) {
+		return b, nil
 	}
 	salt, body, err := s.body(ctx, shop.SessionKey(id))
 	if err != nil || salt == nil {

@@ -22,7 +22,7 @@ import (
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 5, Visibility: domain.Sealed,
+	Name: "due", Version: 6, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -52,6 +52,7 @@ var DueWork = Projection{
 			day     bigint not null,
 			slot    int    not null,
 			state   text   not null,
+			paying  boolean not null default false, -- it is not known what became of a payment
 			sent    timestamptz,
 			head    text   not null, -- hash of the last record of its stream
 			family  text,
@@ -115,10 +116,10 @@ var (
 		select * from unnest($1::text[], $2::text[], $3::bigint[], $4::int[], $5::text[], $6::text[])`}
 	// moveDueSlot leaves what it is given no value for.
 	moveDueSlot = &Change{Table: "due_slots", Key: 1, Merges: true, SQL: `
-		update due_slots s set head = v.head, state = coalesce(v.state, s.state), sent = coalesce(v.sent, s.sent),
-			family = coalesce(v.family, s.family), result = coalesce(v.result, s.result)
-		from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::bytea[])
-			as v (shop, head, state, sent, family, result)
+		update due_slots s set head = v.head, state = coalesce(v.state, s.state), paying = coalesce(v.paying, s.paying),
+			sent = coalesce(v.sent, s.sent), family = coalesce(v.family, s.family), result = coalesce(v.result, s.result)
+		from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::bytea[])
+			as v (shop, head, state, paying, sent, family, result)
 		where s.shop = v.shop`}
 	addDueSeal = &Change{Table: "due_seals", Key: 2, SQL: `
 		insert into due_seals (consent, hour) select * from unnest($1::text[], $2::bigint[])`}
@@ -200,12 +201,17 @@ func applyDuePlan(tx Tx, e domain.Event) error {
 
 func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
 	id, head := r.Stream.ID(), r.Hash.String()
-	step := func(state shop.State) error { return tx.Do(moveDueSlot, id, head, string(state), nil, nil, nil) }
+	step := func(state shop.State) error { return tx.Do(moveDueSlot, id, head, string(state), nil, nil, nil, nil) }
+	paying := func(paying bool) error { return tx.Do(moveDueSlot, id, head, nil, paying, nil, nil, nil) }
 	switch e := e.(type) {
 	case shop.Committed:
 		return tx.Do(addDueSlot, id, e.Consent, e.Day, e.Slot, string(shop.StateCommitted), head)
 	case shop.Sent:
-		return tx.Do(moveDueSlot, id, head, string(shop.StateSent), r.Time, nil, nil)
+		return tx.Do(moveDueSlot, id, head, string(shop.StateSent), nil, r.Time, nil, nil)
+	case shop.PaymentReserved:
+		return paying(true)
+	case shop.PaymentSettled:
+		return paying(false)
 	case shop.SessionOpened, shop.SessionAction, shop.SessionClosed:
 		return step(shop.StateConversed)
 	case shop.Replied:
@@ -221,9 +227,9 @@ func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
 		if err != nil {
 			return err
 		}
-		return tx.Do(moveDueSlot, id, head, string(shop.StateRevealed), nil, e.Family, result)
+		return tx.Do(moveDueSlot, id, head, string(shop.StateRevealed), nil, nil, e.Family, result)
 	case shop.Erased:
-		return tx.Do(moveDueSlot, id, head, nil, nil, nil, nil)
+		return tx.Do(moveDueSlot, id, head, nil, nil, nil, nil, nil)
 	}
 	return nil
 }
@@ -313,10 +319,10 @@ type DueSlot struct {
 // has become of and that are not revealed.
 func (d Due) Slots(ctx context.Context, consent string) (map[string]DueSlot, error) {
 	rows, err := d.Pool.Query(ctx, `
-		select shop, state, sent from due_slots
+		select shop, state, paying, sent from due_slots
 		where consent = $1 and day in (select day from due_plans where consent = $1 and not opened)
 		union
-		select shop, state, sent from due_slots
+		select shop, state, paying, sent from due_slots
 		where consent = $1 and state not in ('committed', 'revealed')`, consent)
 	if err != nil {
 		return nil, err
@@ -324,9 +330,13 @@ func (d Due) Slots(ctx context.Context, consent string) (map[string]DueSlot, err
 	slots := make(map[string]DueSlot)
 	var id string
 	var s DueSlot
+	var paying bool
 	var sent *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &s.State, &sent}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &s.State, &paying, &sent}, func() error {
 		s.SentAt = at(sent)
+		if paying {
+			s.State = s.State.Pay()
+		}
 		slots[id] = s
 		return nil
 	})

@@ -5,8 +5,9 @@
 // compiler that package-lock.json pins; nothing else here needs it.
 //
 // [BatchResolver] is for the chain that batches are attested on.
-// [Wallet], [Delegate], [WalletFactory] and [IdentityRegistry] are for tests: they
-// do what wallets and registries do on public chains, and have no other merits.
+// [Wallet], [Delegate], [WalletFactory], [IdentityRegistry] and [PaymentToken] are for
+// tests: they do what wallets, registries and tokens do on public chains, and have no
+// other merits.
 package contracts
 
 import (
@@ -41,6 +42,10 @@ func WalletFactory() Contract { return load("WalletFactory") }
 
 // IdentityRegistry is a small ERC-8004 identity registry.
 func IdentityRegistry() Contract { return load("IdentityRegistry") }
+
+// PaymentToken is a token that is paid with by signed authorizations (EIP-3009), and
+// signs as USDC on Base Sepolia does.
+func PaymentToken() Contract { return load("PaymentToken") }
 
 // Deploy returns the data of a transaction that deploys c. It panics if args are
 // not those of the constructor, as that is a bug in the program.

@@ -21,6 +21,7 @@ func TestData(t *testing.T) {
 		"Delegate":         {contracts.Delegate(), "isValidSignature", []any{[32]byte{1}, []byte{2}}, []byte{0x16, 0x26, 0xba, 0x7e}},
 		"WalletFactory":    {contracts.WalletFactory(), "deploy", []any{common.Address{1}, [32]byte{2}}, []byte{0x32, 0xc0, 0x2a, 0x14}},
 		"IdentityRegistry": {contracts.IdentityRegistry(), "register", []any{""}, []byte{0xf2, 0xc2, 0x98, 0xbe}},
+		"PaymentToken":     {contracts.PaymentToken(), "authorizationState", []any{common.Address{1}, [32]byte{2}}, []byte{0xe9, 0x4a, 0x01, 0x02}},
 	} {
 		if len(tt.contract.Bytecode) == 0 {
 			t.Errorf("%s has no bytecode", name)

@@ -102,7 +102,7 @@ func (s *stage) stumble(t *testing.T, days float64, restart bool) {
 func (s *stage) restart() {
 	w := s.prog.Worker
 	s.prog.Worker = &worker.Worker{
-		Service: w.Service, Work: w.Work, Field: w.Field, Gate: w.Gate, Turns: w.Turns, Bodies: w.Bodies, Rand: w.Rand, Now: w.Now,
+		Service: w.Service, Work: w.Work, Field: w.Field, Gate: w.Gate, Turns: w.Turns, Bodies: w.Bodies, Rand: w.Rand, Now: w.Now, Purse: w.Purse,
 		Sources: w.Sources, Deadline: w.Deadline, Parallel: w.Parallel, Log: w.Log,
 	}
 }

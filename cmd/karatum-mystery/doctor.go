@@ -80,7 +80,8 @@ func (p *program) examineSelf(cmd *cobra.Command) []check {
 	}
 	checks = append(checks, operatorKeys(cmd.Context(), prog)...)
 	checks = append(checks, chains(cmd.Context(), prog)...)
-	return append(checks, attesting(cmd.Context(), prog)...)
+	checks = append(checks, attesting(cmd.Context(), prog)...)
+	return append(checks, payers(cmd.Context(), prog))
 }
 
 // attesting says whether batches can be attested, and how it went last.
@@ -105,6 +106,39 @@ func attesting(ctx context.Context, prog *assembly.Programme) []check {
 	}
 	c.Detail = found + "; last step: " + how
 	return []check{c}
+}
+
+// payers says who pays for tasks. That nobody does is no fault: what is for sale is
+// not shopped then.
+func payers(ctx context.Context, prog *assembly.Programme) check {
+	const name = "payments"
+	if prog.Worker.Purse == nil {
+		return check{name, "ok", "none; tasks at x402 resources are not planned without MYSTERY_X402_PRIVATE_KEY or MYSTERY_X402_KEY_FILE"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ready, err := prog.Worker.Purse.Ready(ctx)
+	if err != nil {
+		return check{name, "fail", domain.Sentence(err)}
+	}
+	list, err := prog.Payers(ctx)
+	if err != nil {
+		return check{name, "warn", "what the accounts that pay hold cannot be read: " + domain.Sentence(err)}
+	}
+	var held []string
+	funded := false
+	for _, p := range list {
+		funded = funded || p.Balance.Sign() > 0
+		held = append(held, fmt.Sprintf("%s holds %s", p.Account, p.Balance))
+	}
+	detail := strings.Join(held, ", ") + " millionths of a USDC"
+	switch {
+	case !ready:
+		return check{name, "warn", detail + "; each has paid for a task already, so add fresh keys to MYSTERY_X402_KEY_FILE"}
+	case !funded:
+		return check{name, "warn", detail + "; without money on Base Sepolia, tasks that are paid for come out as blocked"}
+	}
+	return check{name, "ok", detail + "; who funded them stands on the chain, so agents may tell them apart"}
 }
 
 // chains says which chains can be read. None has to be: without one its contract

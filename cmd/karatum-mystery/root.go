@@ -80,6 +80,10 @@ Environment (all optional):
   MYSTERY_ATTEST_CONFIRMATIONS  blocks on top of an attestation before it counts (5)
   MYSTERY_ATTEST_MAX_FEE        the most that a unit of gas may cost, in gwei (100)
   MYSTERY_BATCH_SIZE            commits that close a batch before five past the hour (1024)
+  MYSTERY_X402_PRIVATE_KEY      key of an account that holds USDC on Base Sepolia and
+                                pays for tasks at x402 resources (none: none is planned)
+  MYSTERY_X402_KEY_FILE         in its place a file of such keys, one a line, each of
+                                which pays for one task
   MYSTERY_HOUSE_OWNER           wallet of the demo agents, for serve --house
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 damage found, 4 not found, 6 refused.`

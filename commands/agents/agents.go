@@ -34,6 +34,7 @@ type Gate func(ctx context.Context) (release func(), err error)
 type Target struct {
 	URL     string `json:"url"`
 	Dialect string `json:"dialect,omitempty"` // of A2A: "1.0" or "0.3"
+	PayTo   string `json:"payTo,omitempty"`   // of x402: whom it takes money for
 }
 
 // A Call is one task on its way to an agent.
@@ -45,6 +46,10 @@ type Call struct {
 	Gate     Gate          // nil: open
 
 	Exchanged func(Exchange) // called with each exchange when it is over, in order; nil: with none
+
+	// Through is, for a resource that is for sale, what pays for it on the way; nil:
+	// nothing is paid. See [Line.Fetch].
+	Through func(http.RoundTripper) http.RoundTripper
 }
 
 // A Reply is what came of a call that was carried out.
@@ -73,7 +78,7 @@ const (
 	PrivateAddress       = "private_address"       // it, or where it redirects to, is no address of the public internet
 	UnsupportedTransport = "unsupported_transport" // it is reached only in ways that we do not speak or that the consent does not cover
 	AuthWall             = "auth_wall"             // it wants credentials
-	PaymentCap           = "payment_cap"           // it wants to be paid
+	PaymentCap           = "payment_cap"           // it wants to be paid, and not as the consent and we allow
 	BotWall              = "bot_wall"              // something that wants to see a browser answers in its place
 	RateLimited          = "rate_limited"          // a limit against us
 	ToolGone             = "tool_gone"             // the tool is not listed any more

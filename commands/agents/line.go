@@ -178,16 +178,17 @@ func (l *Line) get(ctx context.Context, target string, h http.Header, limit int6
 	if err != nil {
 		return l.broken(ctx, res.StatusCode, err)
 	}
-	*d = Document{res.StatusCode, res.Header, res.Request.URL, body}
+	*d = Document{res.StatusCode, res.Header, res.Request.URL, body, l.since()}
 	return nil
 }
 
-// A Document is what Get fetched. URL is where it was found, after redirects.
+// A Document is what was fetched. URL is where it was found, after redirects.
 type Document struct {
-	Status int
-	Header http.Header
-	URL    *url.URL
-	Body   []byte
+	Status  int
+	Header  http.Header
+	URL     *url.URL
+	Body    []byte
+	Latency time.Duration // from the last request to the last byte
 }
 
 // Refusal returns the [Error] that the status of d stands for if that alone says

@@ -51,11 +51,12 @@ func (w *Worker) Examine(ctx context.Context, e Exam) error {
 	return w.Service.Exam(ctx, meta("exam/"+string(e.Payload.Agent)+"/"+e.Run), e.Payload.Agent, exam.RecordRun(run))
 }
 
-// examSurface reads the endpoints afresh, as the harness.
+// examSurface reads the endpoints afresh, as the harness. It buys nothing: what the
+// owner lets be spent is for tasks.
 func (w *Worker) examSurface(ctx context.Context, p consent.Payload) (offers []plan.Offer, targets map[string]agents.Target, err error) {
 	targets = make(map[string]agents.Target)
 	for i, ep := range p.Endpoints {
-		if !slices.Contains(p.Kinds, ep.Kind) {
+		if !slices.Contains(p.Kinds, ep.Kind) || ep.Kind == task.X402 {
 			continue
 		}
 		letGo, err := w.examGate(p, ep, "")(ctx)

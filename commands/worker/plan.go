@@ -109,6 +109,10 @@ func (w *Worker) newDraft(ctx context.Context, g consent.Granted, plans []Plan, 
 	if err != nil {
 		return d, err
 	}
+	offers, surfaces, unpaid, err := w.payable(ctx, offers, surfaces)
+	if err != nil {
+		return d, err
+	}
 	before, err := w.tasksBefore(ctx, g, plans, day)
 	if err != nil {
 		return d, err
@@ -118,6 +122,7 @@ func (w *Worker) newDraft(ctx context.Context, g consent.Granted, plans []Plan, 
 		Entries: plan.EntriesOf(offers, g.Payload.Skills), Surfaces: surfaces, Targets: targets,
 	}
 	d.Eligible, d.Notes = plan.EligibleOf(offers, g.Payload.Skills)
+	d.Notes = append(d.Notes, unpaid...)
 	return d, nil
 }
 

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/agents/x402"
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/consent"
@@ -82,12 +84,14 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 	}
 	target := d.Targets[s.Choice.Endpoint]
 	session := shop.Session{Kind: ep.Kind, URL: target.URL, Dialect: target.Dialect, Exchanges: []shop.Exchange{}}
+	bought := w.purchase(v, d, s, id)
 	reply, err := w.Field.Ask(ctx, ep.Kind, agents.Call{
 		Target:   target,
 		Ask:      s.Task.Ask,
 		Sender:   agents.As(identity.Pool()[s.Identity]),
 		Deadline: w.deadline(),
 		Gate:     a.gate,
+		Through:  through(bought),
 		Exchanged: func(x agents.Exchange) {
 			session.Exchanges = append(session.Exchanges, shop.Exchange{
 				Method: x.Method, URL: x.URL, RPC: x.RPC, Sent: x.Sent, Status: x.Status, Received: x.Received,
@@ -104,7 +108,7 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 	}
 	switch {
 	case err == nil:
-		slot, err := w.record(ctx, id, s, a.at, session, reply)
+		slot, err := w.record(ctx, id, s, a.at, session, reply, bought)
 		if reply.RetryAfter > 0 {
 			err = errors.Join(err, w.rest(ctx, ep.URL, reply.RetryAfter))
 		}
@@ -112,7 +116,7 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 	case !a.at.IsZero():
 		// Given up on our side: lost, once it is sure that nobody waits for it.
 		w.Log.WarnContext(ctx, "a task was given up on our side", "shop", id, "error", err)
-		return Slot{State: shop.StateSent, SentAt: a.at}, nil
+		return Slot{State: sentState(bought), SentAt: a.at}, nil
 	case a.waits != nil:
 		return Slot{}, a.waits
 	case errors.Is(err, domain.ErrConflict):
@@ -250,17 +254,20 @@ func (a *attempt) leave(ctx context.Context, now time.Time) error {
 
 // record commits to a session and its reply before anything looks at them, then marks
 // the reply.
-func (w *Worker) record(ctx context.Context, id string, s plan.Slot, sentAt time.Time, talk shop.Session, r agents.Reply) (Slot, error) {
-	slot := Slot{State: shop.StateSent, SentAt: sentAt}
+func (w *Worker) record(ctx context.Context, id string, s plan.Slot, sentAt time.Time, talk shop.Session, r agents.Reply, bought *x402.Purchase) (Slot, error) {
+	slot := Slot{State: sentState(bought), SentAt: sentAt}
 	if err := w.keepSession(ctx, id, talk); err != nil {
 		return slot, err
 	}
-	slot.State = shop.StateConversed
+	slot.State = slot.State.Then(shop.StateConversed)
 	if r.Status != 0 {
 		if err := w.keepReply(ctx, id, r); err != nil {
 			return slot, err
 		}
-		slot.State = shop.StateReplied
+		slot.State = slot.State.Then(shop.StateReplied)
+	}
+	if slot.State.Paying() && r.Status == http.StatusPaymentRequired {
+		return slot, nil // what it means depends on whether the money was taken
 	}
 	j := shop.Judged{Outcome: r.Outcome, Rule: r.Code, Grader: task.GraderVersion}
 	if r.Outcome == "" {
@@ -269,8 +276,8 @@ func (w *Worker) record(ctx context.Context, id string, s plan.Slot, sentAt time
 	if err := w.Service.Shop(ctx, meta("judge/"+id), id, shop.Judge(j)); err != nil {
 		return slot, err
 	}
-	slot.State = shop.StateJudged
-	return slot, nil
+	slot.State = slot.State.Then(shop.StateJudged)
+	return w.receipted(ctx, bought, id, slot)
 }
 
 // keepSession makes the session and its salt durable, then appends the commitments to
@@ -360,15 +367,8 @@ func (w *Worker) block(ctx context.Context, id string) (Slot, error) {
 
 // markAgain marks a reply whose worker vanished between the commitment and the
 // outcome: the bytes are there, and the grader gives what it would have given.
-// What came in place of an answer was known to that worker alone.
-func (w *Worker) markAgain(ctx context.Context, id string, s plan.Slot, slot Slot) (Slot, error) {
-	answer, filled, err := w.answered(ctx, id)
-	if err != nil {
-		return slot, err
-	}
-	if !answer {
-		return w.lost(ctx, id, slot)
-	}
+func (w *Worker) markAgain(ctx context.Context, id string, s plan.Slot, slot Slot, filled task.Filled) (Slot, error) {
+	var err error
 	if s.Task, err = s.Task.Fill(filled); err != nil {
 		return slot, err
 	}
@@ -377,28 +377,7 @@ func (w *Worker) markAgain(ctx context.Context, id string, s plan.Slot, slot Slo
 		return slot, err
 	}
 	err = w.Service.Shop(ctx, meta("judge/"+id), id, shop.Judge(mark(s.Task, string(body))))
-	return Slot{State: shop.StateJudged, SentAt: slot.SentAt}, err
-}
-
-// answered returns whether the reply of a shop is an answer, and what its task was
-// completed with.
-func (w *Worker) answered(ctx context.Context, id string) (answer bool, filled task.Filled, err error) {
-	for r, err := range w.Service.Log.Stream(ctx, shop.StreamOf(id), 0) {
-		if err != nil {
-			return false, filled, err
-		}
-		e, err := w.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			return false, filled, err
-		}
-		switch e := e.(type) {
-		case shop.Sent:
-			filled = e.Filled
-		case shop.Replied:
-			answer = e.Answer
-		}
-	}
-	return answer, filled, nil
+	return Slot{State: slot.State.Then(shop.StateJudged), SentAt: slot.SentAt}, err
 }
 
 func mark(t task.Task, reply string) shop.Judged {

@@ -175,7 +175,7 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 		slot := v.slots[id]
 		var due time.Time
 		var step func() (Slot, error)
-		switch slot.State {
+		switch slot.State.Plain() {
 		case shop.StateCommitted:
 			due, step = w.nextOfCommitted(ctx, v, d, s, id, now)
 		case shop.StateSent, shop.StateConversed:
@@ -183,8 +183,13 @@ func (w *Worker) tendSlot(ctx context.Context, v *view, d *planned, s plan.Slot)
 			step = func() (Slot, error) { return w.lost(ctx, id, slot) }
 		case shop.StateReplied:
 			due = slot.SentAt.Add(w.deadline() + lostAfter)
-			step = func() (Slot, error) { return w.markAgain(ctx, id, s, slot) }
+			step = func() (Slot, error) { return w.reviewed(ctx, id, s, slot) }
 		case shop.StateJudged, shop.StateMissed, shop.StateCancelled:
+			if slot.State.Paying() {
+				due = slot.SentAt.Add(w.deadline() + lostAfter)
+				step = func() (Slot, error) { return w.settle(ctx, id, slot) }
+				break
+			}
 			due = revealAt(v, s, slot)
 			step = func() (Slot, error) { return w.reveal(ctx, v, d, s, id, due) }
 		case shop.StateRevealed, shop.StateErased:
@@ -267,7 +272,7 @@ func (w *Worker) miss(ctx context.Context, id string) (Slot, error) {
 func (w *Worker) lost(ctx context.Context, id string, slot Slot) (Slot, error) {
 	j := shop.Judged{Outcome: task.Blocked, Rule: shop.WorkerLost, Grader: task.GraderVersion}
 	err := w.Service.Shop(ctx, meta("lost/"+id), id, shop.Judge(j))
-	return Slot{State: shop.StateJudged, SentAt: slot.SentAt}, err
+	return Slot{State: slot.State.Then(shop.StateJudged), SentAt: slot.SentAt}, err
 }
 
 func revealAt(v *view, s plan.Slot, slot Slot) time.Time {

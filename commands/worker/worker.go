@@ -21,6 +21,7 @@ import (
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/agents/x402"
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
@@ -50,6 +51,7 @@ type Worker struct {
 	Leases   Leases           // nil: no other worker shares the ledger
 	Chain    Chain            // nil: no chain can be read
 	Anchors  Anchors          // nil: commits and seals are attested nowhere, and nothing waits for that
+	Purse    *x402.Purse      // nil: nothing is paid
 	Rand     io.Reader        // of reply salts and of the command ids of sends
 	Now      func() time.Time // programme time
 	Sources  []string         // addresses that tasks come from, published with reveals

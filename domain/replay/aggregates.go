@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"math/big"
 	"slices"
 
 	"github.com/karatum/mystery/domain"
@@ -32,7 +33,7 @@ func (p *Replay) aggregate(s ledger.Stream) aggregate {
 	case "batch":
 		return &rolled{&p.batches, s}
 	case "consent":
-		return &folded[consent.State, consent.Command, consent.Event]{decider: consent.Decider, check: consent.Check, named: nameOfConsent(s)}
+		return &consents{p, folded[consent.State, consent.Command, consent.Event]{decider: consent.Decider, check: consent.Check, named: nameOfConsent(s)}}
 	case "exam":
 		return &folded[exam.State, exam.Command, exam.Event]{
 			decider: exam.Decider, check: exam.Check,
@@ -133,6 +134,60 @@ func nameOfPlan(s ledger.Stream) func(plan.Event) bool {
 	}
 }
 
+// consents is the aggregate of an agent's consents.
+type consents struct {
+	replay *Replay
+	folded[consent.State, consent.Command, consent.Event]
+}
+
+func (c *consents) add(events []domain.Event, records []ledger.Record) error {
+	if err := c.folded.add(events, records); err != nil {
+		return err
+	}
+	for _, e := range events {
+		if g, ok := e.(consent.Granted); ok && g.Payload.Payment != nil {
+			c.replay.purses[g.Consent] = &purse{limits: *g.Payload.Payment, months: make(map[string]*big.Int)}
+		}
+	}
+	return nil
+}
+
+// A purse is what may be paid for the tasks of a consent, and what was.
+type purse struct {
+	limits consent.Payment
+	months map[string]*big.Int
+}
+
+// pay returns nil if a payment keeps the limits, and counts it.
+func (p *purse) pay(e shop.PaymentReserved) error {
+	if p == nil {
+		return bad("the consent allows no payments")
+	}
+	amount, _ := shop.Amount(e.Amount) // as the decider has checked
+	perTask, _ := shop.Amount(p.limits.MaxPerTask)
+	perMonth, ok := shop.Amount(p.limits.MaxPerMonth)
+	month := p.months[e.Month]
+	if month == nil {
+		month = new(big.Int)
+		p.months[e.Month] = month
+	}
+	switch month.Add(month, amount); {
+	case !ok, e.Network != p.limits.Network:
+		return bad("it is paid on another network than the consent names")
+	case amount.Cmp(perTask) > 0:
+		return bad("the consent allows %s for a task, and %s is paid", p.limits.MaxPerTask, e.Amount)
+	case month.Cmp(perMonth) > 0:
+		return bad("the consent allows %s in a month, and with this %s is paid in %s", p.limits.MaxPerMonth, month, e.Month)
+	}
+	return nil
+}
+
+// release stops counting a payment that cannot be taken any more.
+func (p *purse) release(e shop.PaymentReserved) {
+	amount, _ := shop.Amount(e.Amount)
+	p.months[e.Month].Sub(p.months[e.Month], amount)
+}
+
 // A slot is the aggregate of a shop.
 type slot struct {
 	replay    *Replay
@@ -140,6 +195,7 @@ type slot struct {
 	state     shop.State
 	committed shop.Committed
 	result    shop.Result
+	paid      shop.PaymentReserved
 	sealed    []domain.Hash // of the canonical forms of the sealed records, until the reveal
 }
 
@@ -174,13 +230,29 @@ func (s *slot) step(e shop.Event, r *ledger.Record) error {
 			return err
 		}
 		s.sealed = nil
+	case shop.PaymentReserved:
+		if err := s.replay.purses[s.committed.Consent].pay(e); err != nil {
+			return err
+		}
+		s.paid = e
+		s.keep(e, r)
+	case shop.PaymentSettled:
+		if e.Fate == shop.Expired {
+			s.replay.purses[s.committed.Consent].release(s.paid)
+		}
+		s.keep(e, r)
 	case shop.Sent, shop.SessionOpened, shop.SessionAction, shop.SessionClosed, shop.Replied, shop.Judged, shop.Missed, shop.Cancelled:
-		s.sealed = append(s.sealed, domain.Sum(r.AppendCanonical(nil)))
-		s.result = s.result.With(e)
+		s.keep(e, r)
 	case shop.Erased:
 	}
 	s.state = shop.Decider.Evolve(s.state, e)
 	return nil
+}
+
+// keep holds a sealed record until the reveal.
+func (s *slot) keep(e shop.Event, r *ledger.Record) {
+	s.sealed = append(s.sealed, domain.Sum(r.AppendCanonical(nil)))
+	s.result = s.result.With(e)
 }
 
 // planned returns nil if the slot commits to what its plan says.

@@ -14,7 +14,8 @@
 // Between streams: that a shop stands under its own name and commits to what the
 // plan of its day sealed, and that its reveal carries the sealed records of its stream
 // byte for byte, with the result that these come to; that each batch follows on the one
-// before, and holds just the commits of the public log from there on.
+// before, and holds just the commits of the public log from there on; that what is paid
+// for tasks keeps the limits of their consent, for each and for a month.
 //
 // # What is not
 //
@@ -65,6 +66,7 @@ type Replay struct {
 	streams  map[ledger.Stream]*stream
 	plans    map[string]*plans // by consent
 	batches  batches
+	purses   map[string]*purse // by consent
 	run      run
 	fault    error
 }
@@ -86,7 +88,7 @@ type run struct {
 // New returns the Replay of a ledger of which nothing has been read.
 func New(catalog domain.Catalog) *Replay {
 	return &Replay{
-		catalog: catalog, streams: make(map[ledger.Stream]*stream), plans: make(map[string]*plans),
+		catalog: catalog, streams: make(map[ledger.Stream]*stream), plans: make(map[string]*plans), purses: make(map[string]*purse),
 		batches: batches{states: make(map[uint64]*batch.State), known: make(map[domain.Hash]struct{})},
 	}
 }

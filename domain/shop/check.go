@@ -34,6 +34,10 @@ func commandOf(e Event) Command {
 		return Commit(e)
 	case Sent:
 		return Send(e)
+	case PaymentReserved:
+		return Reserve(e)
+	case PaymentSettled:
+		return Settle(e)
 	case Replied:
 		return Reply(e)
 	case Judged:

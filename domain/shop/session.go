@@ -110,7 +110,7 @@ func conversed(events []Event) (Converse, error) {
 		case SessionAction:
 			c.Actions = append(c.Actions, e.Hash)
 		case SessionClosed:
-		case Committed, Sent, Replied, Judged, Missed, Cancelled, Revealed, Erased:
+		case Committed, Sent, PaymentReserved, PaymentSettled, Replied, Judged, Missed, Cancelled, Revealed, Erased:
 			return c, fmt.Errorf("a %s does not belong into a session: %w", e.EventType(), domain.ErrInvalid)
 		}
 	}

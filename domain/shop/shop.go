@@ -26,6 +26,8 @@ import (
 var Events = []domain.Entry{
 	domain.Current[Committed](domain.Public),
 	domain.Current[Sent](domain.Sealed),
+	domain.Current[PaymentReserved](domain.Sealed),
+	domain.Current[PaymentSettled](domain.Sealed),
 	domain.Current[SessionOpened](domain.Sealed),
 	domain.Current[SessionAction](domain.Sealed),
 	domain.Current[SessionClosed](domain.Sealed),
@@ -229,7 +231,7 @@ func (Erased) shopEvent()    {}
 type State string
 
 // States. Judged, missed and cancelled are terminal; a slot in one of them can be
-// revealed.
+// revealed. Beside that a slot may be paying, see [State.Paying].
 const (
 	StateNone      State = ""
 	StateCommitted State = "committed"
@@ -293,14 +295,18 @@ func decide(s State, c Command) ([]Event, error) {
 		return []Event{Committed(c)}, nil
 	case Send:
 		return step(s, Sent(c), StateCommitted)
+	case Reserve:
+		return reserve(s, c)
+	case Settle:
+		return settle(s, c)
 	case Reply:
 		return step(s, Replied(c), StateConversed)
 	case Converse:
 		return converse(s, c)
 	case Judge:
 		switch c.Rule {
-		case ChainReadFailed: // which is found out before anything is sent
-			return step(s, Judged(c), StateCommitted)
+		case ChainReadFailed: // before anything is sent, or of a payment that the reply asks for again
+			return step(s, Judged(c), StateCommitted, StateReplied)
 		case WorkerLost: // and with it what it saw
 			return step(s, Judged(c), StateSent, StateConversed, StateReplied)
 		}
@@ -312,6 +318,9 @@ func decide(s State, c Command) ([]Event, error) {
 	case Reveal:
 		if s == StateRevealed || s == StateErased {
 			return nil, nil
+		}
+		if s.Paying() {
+			return nil, fmt.Errorf("it is not known yet what became of the payment for this slot: %w", domain.ErrConflict)
 		}
 		return step(s, Revealed(c), StateJudged, StateMissed, StateCancelled)
 	case Erase:
@@ -337,7 +346,7 @@ func erase(s State, c Erase) ([]Event, error) {
 }
 
 func step(s State, e Event, from ...State) ([]Event, error) {
-	if slices.Contains(from, s) {
+	if slices.Contains(from, s.Plain()) {
 		return []Event{e}, nil
 	}
 	if s == StateNone {
@@ -346,18 +355,22 @@ func step(s State, e Event, from ...State) ([]Event, error) {
 	return nil, fmt.Errorf("%s: this slot is %s already: %w", e.EventType(), s, domain.ErrConflict)
 }
 
-func evolve(_ State, e Event) State {
+func evolve(s State, e Event) State {
 	switch e.(type) {
 	case Committed:
 		return StateCommitted
 	case Sent:
 		return StateSent
+	case PaymentReserved:
+		return s.Pay()
+	case PaymentSettled:
+		return s.Plain()
 	case SessionOpened, SessionAction, SessionClosed:
-		return StateConversed
+		return s.Then(StateConversed)
 	case Replied:
-		return StateReplied
+		return s.Then(StateReplied)
 	case Judged:
-		return StateJudged
+		return s.Then(StateJudged)
 	case Missed:
 		return StateMissed
 	case Cancelled:

@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/domaintest"
+	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/merkle"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
@@ -23,9 +25,15 @@ var (
 	opened    = shop.SessionOpened{Target: domain.Hash{4}}
 	actions   = []shop.SessionAction{{N: 0, Hash: domain.Hash{5}}, {N: 1, Hash: domain.Hash{6}}}
 	closed    = shop.SessionClosed{Count: 2, Root: merkle.Root(converse.Actions)}
+	reserved  = shop.PaymentReserved{
+		Network: "eip155:84532", Asset: eip191.Address{1}, PayTo: eip191.Address{2}, Payer: eip191.Address{3}, Amount: "1000",
+		Month: "2027-03", Nonce: batch.Word{4}, ValidAfter: 1804117800, ValidBefore: 1804118700,
+	}
+	settled   = shop.PaymentSettled{Fate: shop.Taken}
 	replied   = shop.Replied{Hash: domain.Hash{3}, ReceivedAtMs: 1804118400007, Status: 200, LatencyMs: 40, Size: 6, Answer: true}
 	judged    = shop.Judged{Outcome: task.Pass, Rule: "marker", Literal: task.Pass, Length: 6, Grader: 1}
 	lost      = shop.Judged{Outcome: task.Blocked, Rule: "worker_lost"}
+	unread    = shop.Judged{Outcome: task.Blocked, Rule: "chain_read_failed"}
 	missed    = shop.Missed{Reason: shop.OperatorLate}
 	cancelled = shop.Cancelled{Reason: shop.ConsentOver}
 	revealed  = shop.Revealed{Consent: "cns_a", Day: 20881, Slot: 3}
@@ -43,6 +51,14 @@ var lives = []struct {
 	{shop.StateConversed, []shop.Event{committed, sent, opened, actions[0], actions[1], closed}},
 	{shop.StateReplied, []shop.Event{committed, sent, opened, closed, replied}},
 	{shop.StateJudged, []shop.Event{committed, sent, opened, closed, replied, judged}},
+	{"sent+paying", []shop.Event{committed, sent, reserved}},
+	{"conversed+paying", []shop.Event{committed, sent, reserved, opened, closed}},
+	{"replied+paying", []shop.Event{committed, sent, reserved, opened, closed, replied}},
+	{"judged+paying", []shop.Event{committed, sent, reserved, opened, closed, replied, judged}},
+	{"judged+paying", []shop.Event{committed, sent, reserved, lost}},
+	{shop.StateReplied, []shop.Event{committed, sent, reserved, opened, closed, replied, settled}},
+	{shop.StateJudged, []shop.Event{committed, sent, reserved, opened, closed, replied, settled, judged}},
+	{shop.StateJudged, []shop.Event{committed, sent, reserved, lost, settled}},
 	{shop.StateMissed, []shop.Event{committed, missed}},
 	{shop.StateCancelled, []shop.Event{committed, cancelled}},
 	{shop.StateRevealed, []shop.Event{committed, sent, opened, closed, replied, judged, revealed}},
@@ -62,12 +78,25 @@ func TestDecide(t *testing.T) {
 		{"commit", shop.Commit(committed), map[shop.State]answer{
 			shop.StateNone: {committed}, shop.StateCommitted: {}, shop.StateSent: {}, shop.StateConversed: {}, shop.StateReplied: {},
 			shop.StateJudged: {}, shop.StateMissed: {}, shop.StateCancelled: {}, shop.StateRevealed: {}, shop.StateErased: {},
+			"sent+paying": {}, "conversed+paying": {}, "replied+paying": {}, "judged+paying": {},
 		}},
 		{"send", shop.Send(sent), map[shop.State]answer{shop.StateCommitted: {sent}}},
-		{"converse", converse, map[shop.State]answer{shop.StateSent: {opened, actions[0], actions[1], closed}}},
-		{"reply", shop.Reply(replied), map[shop.State]answer{shop.StateConversed: {replied}}},
-		{"judge", shop.Judge(judged), map[shop.State]answer{shop.StateConversed: {judged}, shop.StateReplied: {judged}}},
-		{"judge lost", shop.Judge(lost), map[shop.State]answer{shop.StateSent: {lost}, shop.StateConversed: {lost}, shop.StateReplied: {lost}}},
+		{"reserve", shop.Reserve(reserved), map[shop.State]answer{shop.StateSent: {reserved}}},
+		{"settle", shop.Settle(settled), map[shop.State]answer{"replied+paying": {settled}, "judged+paying": {settled}}},
+		{"converse", converse, map[shop.State]answer{
+			shop.StateSent: {opened, actions[0], actions[1], closed}, "sent+paying": {opened, actions[0], actions[1], closed},
+		}},
+		{"reply", shop.Reply(replied), map[shop.State]answer{shop.StateConversed: {replied}, "conversed+paying": {replied}}},
+		{"judge", shop.Judge(judged), map[shop.State]answer{
+			shop.StateConversed: {judged}, shop.StateReplied: {judged}, "conversed+paying": {judged}, "replied+paying": {judged},
+		}},
+		{"judge lost", shop.Judge(lost), map[shop.State]answer{
+			shop.StateSent: {lost}, shop.StateConversed: {lost}, shop.StateReplied: {lost},
+			"sent+paying": {lost}, "conversed+paying": {lost}, "replied+paying": {lost},
+		}},
+		{"judge unread", shop.Judge(unread), map[shop.State]answer{
+			shop.StateCommitted: {unread}, shop.StateReplied: {unread}, "replied+paying": {unread},
+		}},
 		{"miss", shop.Miss(missed), map[shop.State]answer{shop.StateCommitted: {missed}}},
 		{"cancel", shop.Cancel(cancelled), map[shop.State]answer{shop.StateCommitted: {cancelled}}},
 		{"reveal", shop.Reveal(revealed), map[shop.State]answer{
@@ -79,7 +108,7 @@ func TestDecide(t *testing.T) {
 	for _, c := range commands {
 		for _, life := range lives {
 			tt := domaintest.Case[shop.Command, shop.Event]{
-				Name: fmt.Sprintf("%s what is %q", c.name, life.state), Given: life.history, When: c.command,
+				Name: fmt.Sprintf("%s what is %q after %d events", c.name, life.state, len(life.history)), Given: life.history, When: c.command,
 			}
 			switch a, ok := c.allowed[life.state]; {
 			case len(a) > 0:
@@ -93,6 +122,56 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	domaintest.Decide(t, shop.Decider, cases)
+}
+
+// Never a second authorization: no history lets one out after another.
+func TestNeverPaidTwice(t *testing.T) {
+	t.Parallel()
+	for _, life := range lives {
+		for _, e := range life.history {
+			if _, ok := e.(shop.PaymentReserved); !ok {
+				continue
+			}
+			if _, err := shop.Decider.Decide(shop.Decider.Replay(life.history...), shop.Reserve(reserved)); !errors.Is(err, domain.ErrConflict) {
+				t.Errorf("Reserve what is %s after %d events: %v, want ErrConflict", life.state, len(life.history), err)
+			}
+		}
+	}
+}
+
+func TestPaymentsHaveAForm(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*shop.PaymentReserved){
+		"no amount":           func(e *shop.PaymentReserved) { e.Amount = "" },
+		"nothing":             func(e *shop.PaymentReserved) { e.Amount = "0" },
+		"a negative amount":   func(e *shop.PaymentReserved) { e.Amount = "-1" },
+		"a hex amount":        func(e *shop.PaymentReserved) { e.Amount = "0x10" },
+		"a leading zero":      func(e *shop.PaymentReserved) { e.Amount = "010" },
+		"an amount of a book": func(e *shop.PaymentReserved) { e.Amount = strings.Repeat("9", 31) },
+		"another month":       func(e *shop.PaymentReserved) { e.Month = "2027-13" },
+		"a day":               func(e *shop.PaymentReserved) { e.Month = "2027-03-01" },
+		"never valid":         func(e *shop.PaymentReserved) { e.ValidBefore = e.ValidAfter },
+		"no network":          func(e *shop.PaymentReserved) { e.Network = "" },
+		"no asset":            func(e *shop.PaymentReserved) { e.Asset = eip191.Address{} },
+		"no payee":            func(e *shop.PaymentReserved) { e.PayTo = eip191.Address{} },
+		"no payer":            func(e *shop.PaymentReserved) { e.Payer = eip191.Address{} },
+		"no nonce":            func(e *shop.PaymentReserved) { e.Nonce = batch.Word{} },
+	} {
+		e := reserved
+		change(&e)
+		if _, err := shop.Decider.Decide(shop.StateSent, shop.Reserve(e)); !errors.Is(err, domain.ErrInvalid) {
+			t.Errorf("Reserve with %s: %v, want ErrInvalid", name, err)
+		}
+	}
+	for name, e := range map[string]shop.Settle{
+		"no fate":                      {},
+		"a fate of its own":            {Fate: "spent"},
+		"a transaction that took none": {Fate: shop.Expired, Transaction: batch.Word{1}},
+	} {
+		if _, err := shop.Decider.Decide("judged+paying", e); !errors.Is(err, domain.ErrInvalid) {
+			t.Errorf("Settle with %s: %v, want ErrInvalid", name, err)
+		}
+	}
 }
 
 func TestEraseNeedsAReason(t *testing.T) {

@@ -122,7 +122,7 @@ var chainTemplates = []Template{
 		},
 		make: makeBalance,
 	},
-	{ID: "x402.pay", Version: 1, Family: "x402", make: makePayment},
+	{ID: paymentTemplate, Version: 1, Family: "x402", make: makePayment},
 }
 
 // blockHashPhrasings ask for the hash of block {block} on {network}.
@@ -175,6 +175,8 @@ func makeBalance(d *draw) puzzle {
 func depth(d *draw) uint32 {
 	return uint32(d.between(MinDepth, MaxDepth)) //nolint:gosec // small
 }
+
+const paymentTemplate = "x402.pay"
 
 // paymentPhrasings name the one thing that is asked of a seller.
 var paymentPhrasings = []string{

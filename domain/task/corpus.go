@@ -37,7 +37,7 @@ func (c Case) Task() (Task, error) {
 		kind = Base64
 	case "checksum":
 		kind = Checksum
-	case "x402.pay":
+	case paymentTemplate:
 		kind = Token
 	}
 	if kind != Number && kind != Change {

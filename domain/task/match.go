@@ -23,11 +23,20 @@ type Tool struct {
 	InputSchema json.RawMessage `json:"inputSchema,omitempty"`
 }
 
+// A Sale is how a paid resource takes money, apart from its price, which it says to
+// each who asks.
+type Sale struct {
+	Network string `json:"network"` // CAIP-2
+	Asset   string `json:"asset"`
+	PayTo   string `json:"payTo"`
+}
+
 // A Surface is what any client sees of one endpoint.
 type Surface struct {
 	Kind   Kind    `json:"kind"`
 	Skills []Skill `json:"skills,omitempty"`
 	Tools  []Tool  `json:"tools,omitempty"`
+	Sales  []Sale  `json:"sales,omitempty"` // those that could be paid
 }
 
 // A Role is the part that an argument plays in a question.
@@ -118,9 +127,9 @@ const (
 // changes anything. The question is taken in parts, where the tool is specific to the template and has a
 // property for each part, or as a whole in its one free-text property. What a
 // schema leaves open is taken as allowed; a schema that cannot be read takes
-// nothing. Surfaces of other kinds than A2A and MCP match nothing, and of a
-// surface the first 128 skills or tools count, without those whose name has more
-// than 128 bytes.
+// nothing. Of a surface the first 128 skills or tools count, without those whose
+// name has more than 128 bytes. A resource that is for sale is bought: it has one
+// entry, [Resource], which no list of skills names and so none leaves out.
 func Match(s Surface, allow []string) map[string][]Entry {
 	m := make(map[string][]Entry)
 	seen := make(map[string]bool)
@@ -165,6 +174,9 @@ func Match(s Surface, allow []string) map[string][]Entry {
 			}
 		}
 	case X402:
+		if len(s.Sales) > 0 {
+			m[paymentTemplate] = []Entry{{Kind: X402, Name: Resource}}
+		}
 	}
 	for _, entries := range m {
 		slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
@@ -177,6 +189,9 @@ func allowed(allow []string, names ...string) bool {
 		return n != "" && slices.Contains(allow, n)
 	})
 }
+
+// Resource is the name of the one entry of a paid resource.
+const Resource = "resource"
 
 // maxOffers bounds how many skills or tools of one surface are looked at.
 const maxOffers = 128

@@ -201,7 +201,7 @@ func (t Template) generate(seed domain.Hash, e Entry, draws int) (Task, error) {
 
 func (t Template) check(e Entry) error {
 	switch {
-	case e.Kind == A2A, e.Kind == X402 && t.ID == "x402.pay":
+	case e.Kind == A2A, e.Kind == X402 && t.ID == paymentTemplate:
 		return nil
 	case e.Kind == MCP && e.Name != "" && (e.Text != "") != (len(e.Fields) > 0):
 		return nil

@@ -165,10 +165,10 @@ func bundled(t *testing.T, l *life) []byte {
 // wholeDay returns all there is about the day of a task.
 func wholeDay(t *testing.T) (bundling, *life) {
 	t.Helper()
-	_, first := lived(t, 0, nil)
+	_, first := lived(t, payload(), converts, 0, nil)
 	b := bundling{records: append(signing(t, first), planning(t, first)...)}
 	for n := range first.plan.Count {
-		_, l := lived(t, n, nil)
+		_, l := lived(t, payload(), converts, n, nil)
 		b.records = append(b.records, l.public...)
 		b.replies, b.sessions = append(b.replies, replyOf(l)), append(b.sessions, talkOf(l))
 	}
@@ -245,7 +245,7 @@ func TestBundleOfATask(t *testing.T) {
 // Whatever single byte of a bundle is changed, it does not hold any more.
 func TestBundleMutations(t *testing.T) {
 	t.Parallel()
-	_, l := lived(t, 0, nil)
+	_, l := lived(t, payload(), converts, 0, nil)
 	b := about(t, l)
 	b.documents = nil // their turn comes in another test, for they are long
 	data := b.write(t)
@@ -592,7 +592,7 @@ func jsonOf[T any](data []byte) (v T) {
 // sent under.
 func TestCapOfTheSixDaysBefore(t *testing.T) {
 	t.Parallel()
-	_, l := lived(t, 0, nil)
+	_, l := lived(t, payload(), converts, 0, nil)
 	p := payload()
 	p.Nonce, p.FirstDay, p.LastDay = domain.Sum([]byte("an earlier nonce")), p.FirstDay-8, p.FirstDay-1
 	p.ValidityDays, p.IssuedAt = 8, p.IssuedAt.AddDate(0, 0, -8)

@@ -83,6 +83,7 @@ type ShopReport struct {
 //	          the commit to the reveal, their order is possible, the result is theirs
 //	sending   what was sent, within its window, is what was planned
 //	host      the endpoint was shown to be the owner's when it was sent there
+//	payment   what was paid for it, if anything, the consent allows for one task
 //	session   the conversation that is shown is the one that was committed to: its
 //	          exchanges give the hashes on record, their number and their root
 //	reply     the reply is the one that was committed to
@@ -110,7 +111,7 @@ func (s *slot) run() *ShopReport {
 	s.checkPlan()
 	switch {
 	case s.shown.Phase == phaseSealed && s.plan.Opened == nil:
-		s.all(Pending, "pending until the slot is revealed", "cap", "count", "choice", "task", "commit", "records", "sending", "host", "session", "reply", "grade", "seal", "reveal")
+		s.all(Pending, "pending until the slot is revealed", "cap", "count", "choice", "task", "commit", "records", "sending", "host", "payment", "session", "reply", "grade", "seal", "reveal")
 	case s.event == nil:
 		s.checkUnrevealed()
 	default:
@@ -121,6 +122,7 @@ func (s *slot) run() *ShopReport {
 		s.checkRecords()
 		s.checkSending()
 		s.checkHost()
+		s.checkPayment()
 		s.checkSession()
 		s.checkReply()
 		s.checkSeal()
@@ -161,6 +163,9 @@ type slot struct {
 	seal      *shownRecord
 	sent      *shop.Sent
 	sentAt    time.Time
+	reserved  *shop.PaymentReserved
+	paidAt    time.Time
+	settled   *shop.PaymentSettled
 	replied   *shop.Replied
 	judged    *shop.Judged
 	conversed *shop.Converse // what the records say of the session; nil if there was none
@@ -415,7 +420,7 @@ func (s *slot) checkUnrevealed() {
 		fault = "the commit is not that of a pad"
 	}
 	s.check("commit", inputs{"seed": seed.String(), "commit": s.shown.Commit.String()}, fault, "the commit is that of a pad")
-	s.all(Skipped, none, "records", "sending", "host", "session", "reply", "grade", "seal", "reveal")
+	s.all(Skipped, none, "records", "sending", "host", "payment", "session", "reply", "grade", "seal", "reveal")
 }
 
 func (s *slot) checkChoice() {
@@ -572,6 +577,10 @@ func (s *slot) sealedEvent(i int) (_ shop.Event, fault string) {
 	switch e := e.(type) {
 	case shop.Sent:
 		s.sent, s.sentAt = &e, r.Time
+	case shop.PaymentReserved:
+		s.reserved, s.paidAt = &e, r.Time
+	case shop.PaymentSettled:
+		s.settled = &e
 	case shop.SessionOpened:
 		s.conversed = &shop.Converse{Target: e.Target}
 	case shop.SessionAction:

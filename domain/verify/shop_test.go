@@ -15,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/batch"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/merkle"
 	"github.com/karatum/mystery/domain/plan"
@@ -35,8 +38,10 @@ type life struct {
 	sealedAt time.Time
 	sent     shop.Sent
 	sentAt   time.Time
-	talk     shop.Session // as it is shown
-	session  []shop.Event // as it is on record
+	talk     shop.Session          // as it is shown
+	session  []shop.Event          // as it is on record
+	reserved *shop.PaymentReserved // nil: nothing is paid
+	settled  *shop.PaymentSettled
 	replied  shop.Replied
 	reply    string
 	salt     domain.Hash
@@ -57,18 +62,21 @@ var (
 // as it should be. Before it comes to the log, lie may change it.
 func honest(t *testing.T, lie func(*life)) (verify.Answers, *life) {
 	t.Helper()
-	a, l := lived(t, 0, lie)
+	a, l := lived(t, payload(), converts, 0, lie)
 	a.Bundle = bundled(t, l)
 	return a, l
 }
 
-// lived is the life of the nth task of the day.
-func lived(t *testing.T, nth int, lie func(*life)) (verify.Answers, *life) {
+// converts is what an agent shows that converts units.
+var converts = task.Surface{Kind: task.A2A, Skills: []task.Skill{{ID: "unit-convert", Name: "Unit conversion"}}}
+
+// lived is the life of the nth task of the first day, under a consent whose one
+// endpoint shows a surface.
+func lived(t *testing.T, p consent.Payload, shows task.Surface, nth int, lie func(*life)) (verify.Answers, *life) {
 	t.Helper()
-	p := payload()
 	p.PlanKeyRoot = plan.KeyRoot(operator, p.Nonce, p.FirstDay, p.ValidityDays)
 	id, day := plan.ConsentID(p.Nonce), p.FirstDay
-	offers := []plan.Offer{{ID: "ep_0", Surface: task.Surface{Kind: task.A2A, Skills: []task.Skill{{ID: "unit-convert", Name: "Unit conversion"}}}}}
+	offers := []plan.Offer{{ID: "ep_0", Surface: shows}}
 	l := &life{sealedAt: domain.DayStart(day).Add(-90 * time.Minute), salt: domain.Sum([]byte("salt"))}
 	l.list, _ = plan.EligibleOf(offers, nil)
 	key := plan.Key(operator, p.Nonce, day)
@@ -107,7 +115,14 @@ func lived(t *testing.T, nth int, lie func(*life)) (verify.Answers, *life) {
 	if lie != nil {
 		lie(l)
 	}
-	for n, events := range [][]shop.Event{{l.sent}, l.session, {l.replied}, {l.judged}} {
+	history := [][]shop.Event{{l.sent}, l.session, {l.replied}, {l.judged}}
+	if l.reserved != nil {
+		history = slices.Insert(history, 1, []shop.Event{*l.reserved})
+	}
+	if l.settled != nil {
+		history = append(history, []shop.Event{*l.settled})
+	}
+	for n, events := range history {
 		chain = append(chain, records(t, chain, shop.StreamOf(shopID), l.sentAt.Add(time.Duration(n)*200*time.Millisecond), events...)...)
 		for _, e := range events {
 			if l.revealed.Result.State != shop.StateJudged {
@@ -323,6 +338,57 @@ func TestShopLies(t *testing.T) {
 	}
 }
 
+// What was paid for a task has to be what the owner allows.
+func TestShopPayment(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		lie  func(*life)
+		want []string // all that fails
+	}{
+		{"as allowed", func(*life) {}, nil},
+		{"nothing", func(l *life) { l.reserved, l.settled = nil, nil }, nil},
+		{"more than allowed", func(l *life) { l.reserved.Amount = "10001" }, []string{"payment"}},
+		{"on another network", func(l *life) { l.reserved.Network = "eip155:8453" }, []string{"payment"}},
+		{"in another month", func(l *life) { l.reserved.Month = "2026-01" }, []string{"payment"}},
+		{"and not settled", func(l *life) { l.settled = nil }, []string{"records", "payment"}},
+		{"and settled without being paid", func(l *life) { l.reserved = nil }, []string{"records"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := payload()
+			p.Endpoints, p.Kinds = []consent.Endpoint{{Kind: task.X402, URL: "https://agent.example/paid"}}, []task.Kind{task.X402}
+			p.PaymentsAllowed = true
+			p.Payment = &consent.Payment{Network: consent.PaymentNetwork, MaxPerTask: "10000", MaxPerMonth: "250000"}
+			a, _ := lived(t, p, task.Surface{Kind: task.X402, Sales: []task.Sale{{Network: consent.PaymentNetwork}}}, 0, func(l *life) {
+				l.reserved = &shop.PaymentReserved{
+					Network: consent.PaymentNetwork, Asset: eip191.Address{1}, PayTo: eip191.Address{2}, Payer: eip191.Address{3}, Amount: "10000",
+					Month: shop.MonthOf(l.sentAt), Nonce: batch.Word{4}, ValidBefore: 300,
+				}
+				l.settled = &shop.PaymentSettled{Fate: shop.Taken, Transaction: batch.Word{5}}
+				tt.lie(l)
+			})
+			r := shopReport(t, a)
+			if diff := cmp.Diff(tt.want, with(r, verify.Fail)); diff != "" {
+				t.Errorf("what fails (-want +got):\n%s\n%+v", diff, r.Checks)
+			}
+		})
+	}
+	t.Run("for a task that is not sold", func(t *testing.T) {
+		t.Parallel()
+		a, _ := honest(t, func(l *life) {
+			l.reserved = &shop.PaymentReserved{
+				Network: consent.PaymentNetwork, Asset: eip191.Address{1}, PayTo: eip191.Address{2}, Payer: eip191.Address{3}, Amount: "1",
+				Month: shop.MonthOf(l.sentAt), Nonce: batch.Word{4}, ValidBefore: 300,
+			}
+			l.settled = &shop.PaymentSettled{Fate: shop.Taken}
+		})
+		if got := with(shopReport(t, a), verify.Fail); !slices.Equal(got, []string{"payment"}) {
+			t.Errorf("what fails: %v, want payment", got)
+		}
+	})
+}
+
 // edit returns an answer with one member changed.
 func edit(t *testing.T, data []byte, change func(body)) []byte {
 	t.Helper()
@@ -466,10 +532,10 @@ func TestShopInPart(t *testing.T) {
 		"the day is not opened": {func(t *testing.T, a *verify.Answers) {
 			t.Helper()
 			a.Consent = edit(t, a.Consent, func(m body) { delete(at(m, "plans.0"), "opened") })
-		}, []string{"cap", "count", "choice"}, nil, verify.VerdictPending},
+		}, []string{"cap", "count", "choice"}, []string{"payment"}, verify.VerdictPending},
 		"the log is not signed": {func(_ *testing.T, a *verify.Answers) {
 			a.Stream, a.Bundle = []byte(`{"items":[]}`), nil
-		}, []string{"cap", "records", "host", "seal", "reveal", "inclusion"}, nil, verify.VerdictPending},
+		}, []string{"cap", "records", "host", "seal", "reveal", "inclusion"}, []string{"payment"}, verify.VerdictPending},
 		"the reply is erased": {func(t *testing.T, a *verify.Answers) {
 			t.Helper()
 			a.Shop = edit(t, a.Shop, func(m body) {
@@ -477,7 +543,7 @@ func TestShopInPart(t *testing.T) {
 				delete(r, "session")
 				r["reply"], r["erased"] = nil, body{"at": "2026-11-01T00:00:00Z", "reason": "asked for"}
 			})
-		}, nil, []string{"session", "reply", "grade"}, verify.VerdictOK},
+		}, nil, []string{"payment", "session", "reply", "grade"}, verify.VerdictOK},
 	} {
 		a, _ := honest(t, nil)
 		tt.tamper(t, &a)

@@ -182,6 +182,9 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if err := p.openChains(ctx, o); err != nil {
 		return p, err
 	}
+	if err := p.openPurse(); err != nil {
+		return p, err
+	}
 	if err := p.openPublicLog(ctx, o); err != nil {
 		return p, err
 	}

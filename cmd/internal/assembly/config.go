@@ -101,6 +101,13 @@ type Config struct {
 
 	// Attest says where batches of commits are attested, and by whom.
 	Attest Attesting
+
+	// PayKey (MYSTERY_X402_PRIVATE_KEY) is the private key of an account that holds
+	// USDC on Base Sepolia and pays for tasks at x402 resources. PayKeyFile
+	// (MYSTERY_X402_KEY_FILE), in its place, names a file that its owner alone can read
+	// with a key on each line, each of which pays for one task and then never again.
+	// Without either no such task is planned.
+	PayKey, PayKeyFile string
 }
 
 // ConfigFrom reads the configuration from the environment.
@@ -127,6 +134,9 @@ func ConfigFrom(getenv func(string) string) Config {
 
 		Chain:  getenv("MYSTERY_CHAIN"),
 		Attest: attestingFrom(getenv),
+
+		PayKey:     getenv("MYSTERY_X402_PRIVATE_KEY"),
+		PayKeyFile: getenv("MYSTERY_X402_KEY_FILE"),
 	}
 	home, err := c.home()
 	if err != nil {

@@ -1,7 +1,8 @@
 package assembly
 
-// What tests see of the file of operator secrets.
+// What tests see of the files of operator secrets, and of keys that pay.
 var (
 	ParseSecrets = parseSecrets
 	AddSecret    = addSecret
+	KeysThatPay  = Config.keysThatPay
 )

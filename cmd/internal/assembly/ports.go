@@ -6,6 +6,7 @@ import (
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/commands/agents/a2a"
 	"github.com/karatum/mystery/commands/agents/mcp"
+	"github.com/karatum/mystery/commands/agents/x402"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -18,6 +19,8 @@ func (f field) Observe(ctx context.Context, kind task.Kind, url string, s agents
 		return a2a.Client{Net: f.net}.Observe(ctx, url, s)
 	case task.MCP:
 		return mcp.Client{Net: f.net}.Observe(ctx, url, s)
+	case task.X402:
+		return x402.Client{Net: f.net}.Observe(ctx, url, s)
 	default:
 		return task.Surface{}, agents.Target{}, unsupported(kind)
 	}
@@ -29,6 +32,8 @@ func (f field) Ask(ctx context.Context, kind task.Kind, c agents.Call) (agents.R
 		return a2a.Client{Net: f.net}.Ask(ctx, c)
 	case task.MCP:
 		return mcp.Client{Net: f.net}.Ask(ctx, c)
+	case task.X402:
+		return x402.Client{Net: f.net}.Ask(ctx, c)
 	default:
 		return agents.Reply{}, unsupported(kind)
 	}

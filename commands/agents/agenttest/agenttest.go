@@ -41,6 +41,10 @@ type Subject struct {
 	Server  func(text string) http.Handler
 	Ask     task.Ask
 	Dialect string
+
+	// Document says that a task is one GET and its answer whatever document comes:
+	// nothing has to be a message of JSON-RPC.
+	Document bool
 }
 
 // Run runs all checks.
@@ -281,8 +285,12 @@ func (s Subject) exchanges(t *testing.T) {
 		t.Fatalf("Ask = %+v, %v with %d exchanges, want as many as the %d requests", r, err, len(got), len(bodies))
 	}
 	for i, x := range got {
-		if x.N != i || x.URL != server.URL || x.Method != http.MethodPost || x.RPC == "" || x.Sent != bodies[i] || x.Status/100 != 2 {
-			t.Errorf("exchange %d = %+v, want the POST with the body %s", i, x, bodies[i])
+		shape := x.URL == server.URL && x.Method == http.MethodPost && x.RPC != ""
+		if s.Document {
+			shape = strings.HasPrefix(x.URL, server.URL) && x.Method == http.MethodGet && x.RPC == ""
+		}
+		if x.N != i || !shape || x.Sent != bodies[i] || x.Status/100 != 2 {
+			t.Errorf("exchange %d = %+v, want the request with the body %s", i, x, bodies[i])
 		}
 	}
 	if last := got[len(got)-1]; last.Received != domain.Sum(r.Raw) {
@@ -309,12 +317,13 @@ func (s Subject) cancelled(t *testing.T) {
 
 func (s Subject) hostile(t *testing.T) {
 	html := http.Header{"Content-Type": {"text/html"}}
-	for _, test := range []struct {
+	type attack struct {
 		name    string
 		handler http.Handler
 		outcome task.Outcome
 		code    string
-	}{
+	}
+	attacks := []attack{
 		{"a body that drips", Drip(), task.Timeout, ""},
 		{"a stream of pings", Pings(), task.Timeout, ""},
 		{"silence", Silence(), task.Timeout, ""},
@@ -322,19 +331,13 @@ func (s Subject) hostile(t *testing.T) {
 		{"an event over the limit", OversizeEvent(2 << 20), task.Error, agents.TooLarge},
 		{"a compression bomb", Bomb(200 << 20), task.Error, agents.TooLarge},
 		{"a header over the limit", Body(200, http.Header{"X-Long": {strings.Repeat("x", 100<<10)}}, nil), task.Error, agents.Transport},
-		{"a page", Page(200, "Welcome"), task.Error, agents.Protocol},
-		{"nothing", Body(200, nil, nil), task.Error, agents.Protocol},
-		{"JSON that is something else", Body(200, nil, []byte(`{"hello":["world"]}`)), task.Error, agents.Protocol},
-		{"an empty event stream", Body(200, http.Header{"Content-Type": {"text/event-stream"}}, nil), task.Error, agents.Protocol},
 		{"an encoding nobody asked for", Body(200, http.Header{"Content-Encoding": {"br"}}, []byte("x")), task.Error, agents.Protocol},
 		{"a body that is not the gzip it says", Body(200, http.Header{"Content-Encoding": {"gzip"}}, []byte("plain, not packed")), task.Error, agents.Protocol},
-		{"JSON deeper than can be read", Body(200, nil, []byte(strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), task.Error, agents.Protocol},
 		{"events for somebody else without end", Chatter(), task.Error, agents.TooLarge},
 		{"no HTTP", Raw("* BYE\r\n"), task.Error, agents.Transport},
 		{"HTTP of before there were heads", Raw("<html>hello</html>"), task.Error, agents.Transport},
 		{"an internal error", Page(500, "Oops"), task.Error, "500"},
 		{"an overloaded server", Body(503, nil, nil), task.Error, "503"},
-		{"a JSON-RPC error in a 500", Body(500, nil, []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`)), task.Error, "-32603"},
 		{"a broken connection", Reset(), task.Error, agents.Transport},
 		{"credentials wanted", Body(401, http.Header{"Www-Authenticate": {"Bearer"}}, nil), task.Blocked, agents.AuthWall},
 		{"payment wanted", Body(402, nil, []byte(`{}`)), task.Blocked, agents.PaymentCap},
@@ -346,7 +349,18 @@ func (s Subject) hostile(t *testing.T) {
 		{"a redirect to another site", Redirect("http://elsewhere.example/"), task.Blocked, agents.UnsupportedTransport},
 		{"a redirect to a file", Redirect("file:///etc/passwd"), task.Blocked, agents.UnsupportedTransport},
 		{"a redirect to itself", Redirect("/"), task.Error, agents.Protocol},
-	} {
+	}
+	if !s.Document {
+		attacks = append(attacks, []attack{
+			{"a page", Page(200, "Welcome"), task.Error, agents.Protocol},
+			{"nothing", Body(200, nil, nil), task.Error, agents.Protocol},
+			{"JSON that is something else", Body(200, nil, []byte(`{"hello":["world"]}`)), task.Error, agents.Protocol},
+			{"an empty event stream", Body(200, http.Header{"Content-Type": {"text/event-stream"}}, nil), task.Error, agents.Protocol},
+			{"JSON deeper than can be read", Body(200, nil, []byte(strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), task.Error, agents.Protocol},
+			{"a JSON-RPC error in a 500", Body(500, nil, []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`)), task.Error, "-32603"},
+		}...)
+	}
+	for _, test := range attacks {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var requests atomic.Int64
