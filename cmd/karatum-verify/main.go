@@ -1,7 +1,7 @@
 // Command karatum-verify is the independent verifier of the ledger. It checks
 // what the ledger published by computing it again, and shares with the service
-// only the pure packages that define the formats, and the questions to contract
-// wallets. It keeps no state but what log remembers: the last checkpoint that it saw.
+// only the pure packages that define the formats, and the questions to nodes of a
+// chain. It keeps no state but what log remembers: the last checkpoint that it saw.
 package main
 
 import (
@@ -79,7 +79,7 @@ last checkpoint that it saw.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newBundle(), newCompare(), newConsent(), newDay(), newDerive(), newGrade(), newLog(), newShop(), newTask())
+	root.AddCommand(newBatch(), newBundle(), newChain(), newCompare(), newConsent(), newDay(), newDerive(), newGrade(), newLog(), newShop(), newTask())
 	return root
 }
 
