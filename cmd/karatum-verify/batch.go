@@ -68,7 +68,7 @@ pending: then the ledger's word is all there is.
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), report)
 			} else {
-				err = printChecks(cmd.OutOrStdout(), fmt.Sprintf("batch %d", report.Batch), report.Checks)
+				err = printBatchChecks(cmd.OutOrStdout(), fmt.Sprintf("batch %d", report.Batch), report.Checks)
 			}
 			if err == nil && report.failed() {
 				err = fmt.Errorf("batch %d: %w", report.Batch, verify.ErrFailed)
@@ -195,7 +195,7 @@ func callAt(n *node.Client, block node.Block) eas.Call {
 	}
 }
 
-func printChecks(out io.Writer, title string, checks []verify.Check) error {
+func printBatchChecks(out io.Writer, title string, checks []verify.Check) error {
 	if _, err := fmt.Fprintln(out, title); err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func attestations(ctx context.Context, rpc string, s source, from uint64) (list 
 			return nil, err
 		}
 		for _, uid := range eas.UIDs(logs, s.eas, s.schema, s.attester) {
-			a, err := read(ctx, n, head, s, uid)
+			a, err := readAttestation(ctx, n, head, s, uid)
 			if err != nil {
 				return nil, err
 			}
@@ -147,7 +147,7 @@ func attestations(ctx context.Context, rpc string, s source, from uint64) (list 
 	return list, nil
 }
 
-func read(ctx context.Context, n *node.Client, head node.Block, s source, uid common.Hash) (eas.Attestation, error) {
+func readAttestation(ctx context.Context, n *node.Client, head node.Block, s source, uid common.Hash) (eas.Attestation, error) {
 	a, err := eas.Read(ctx, callAt(n, head), s.eas, uid)
 	if err != nil {
 		return a, fmt.Errorf("%s; try again if the chain has just changed: %w", domain.Sentence(err), domain.ErrUnavailable)
