@@ -50,8 +50,12 @@ func TestBatchMembers(t *testing.T) {
 		{"a commit left out", func(r [][]byte, b string) ([][]byte, string) { r[2] = r[1]; return r, b }, "hold 2 commits"},
 		{"a commit put in", func(r [][]byte, b string) ([][]byte, string) { r[1] = commitRecord(5); return r, b }, "hold 4 commits"},
 		{"a record that is none", func(r [][]byte, b string) ([][]byte, string) { r[1] = []byte(`[`); return r, b }, "cannot be read"},
-		{"another count", func(r [][]byte, b string) ([][]byte, string) { return r, strings.Replace(b, `"count":3`, `"count":2`, 1) }, "hold 3 commits"},
-		{"another number", func(r [][]byte, b string) ([][]byte, string) { return r, strings.Replace(b, `"batch":5`, `"batch":6`, 1) }, "and not"},
+		{"another count", func(r [][]byte, b string) ([][]byte, string) {
+			return r, strings.Replace(b, `"count":3`, `"count":2`, 1)
+		}, "hold 3 commits"},
+		{"another number", func(r [][]byte, b string) ([][]byte, string) {
+			return r, strings.Replace(b, `"batch":5`, `"batch":6`, 1)
+		}, "and not"},
 		{"another chain", func(r [][]byte, b string) ([][]byte, string) { return r, strings.Replace(b, `84532`, `10`, 1) }, "and not"},
 	} {
 		records, body := aBatch(t)
@@ -72,8 +76,14 @@ func TestParseBatchRefuses(t *testing.T) {
 	t.Parallel()
 	_, body := aBatch(t)
 	for _, tt := range [][2]string{
-		{`"batch":5`, `"batch":0`}, {`"count":3`, `"count":0`}, {`"count":3`, `"count":100001`}, {`"count":3`, `"count":-1`},
-		{`"to":15`, `"to":10`}, {`"chain":84532`, `"chain":"84532"`}, {`"root":"`, `"root":"x`}, {`{`, `[`},
+		{`"batch":5`, `"batch":0`},
+		{`"count":3`, `"count":0`},
+		{`"count":3`, `"count":100001`},
+		{`"count":3`, `"count":-1`},
+		{`"to":15`, `"to":10`},
+		{`"chain":84532`, `"chain":"84532"`},
+		{`"root":"`, `"root":"x`},
+		{`{`, `[`},
 	} {
 		text := strings.Replace(string(body), tt[0], tt[1], 1)
 		if text == string(body) {
