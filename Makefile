@@ -34,7 +34,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test test-peers check fmt lint race fuzz bench tamper generate contracts fresh postgres compiler peers clean
+.PHONY: help demo run build test test-peers test-chain check fmt lint race fuzz bench tamper generate contracts fresh postgres compiler peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ test: postgres compiler ## run all tests, with the race detector where things ru
 test-peers: postgres compiler peers ## run the tests against programs of others: wallets, nodes, clients (npm)
 	@PEERS=$(CURDIR)/.ci/peers CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) \
 		go test $(race_flag) -tags peers -run '^TestPeer' -timeout $(TIMEOUT) ./...
+
+test-chain: postgres peers ## kill the process that attests, over and over, while its chain loses blocks (npm)
+	@PEERS=$(CURDIR)/.ci/peers go test -tags peers -run '^TestChain' -count=1 -timeout $(TIMEOUT) ./cmd/internal/assembly
 
 check: fmt fresh lint test ## all that a change must pass: format, generated files, vet, lint, tests
 
@@ -134,7 +137,7 @@ peers: ## install the programs of others that test-peers runs against
 		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \
 		exit 1; \
 	fi; \
-	for folder in .ci/peers .ci/peers/x402; do \
+	for folder in .ci/peers .ci/peers/batches .ci/peers/x402; do \
 		( cd "$$folder"; \
 		if ! cmp -s package-lock.json node_modules/.installed; then \
 			npm ci --ignore-scripts --no-audit --no-fund >&2; \

@@ -32,10 +32,10 @@ type Chain struct {
 	client *ethclient.Client
 }
 
-// Start starts an anvil with the given chain id. The program is the one that the
-// variable ANVIL names, or the one that was installed below the folder that PEERS
-// names, or the one on the path; without any the test fails.
-func Start(t *testing.T, chain uint64) *Chain {
+// Start starts an anvil with the given chain id, and with options of its command line.
+// The program is the one that the variable ANVIL names, or the one that was installed
+// below the folder that PEERS names, or the one on the path; without any the test fails.
+func Start(t *testing.T, chain uint64, options ...string) *Chain {
 	t.Helper()
 	program, err := find()
 	if err != nil {
@@ -43,7 +43,7 @@ func Start(t *testing.T, chain uint64) *Chain {
 	}
 	// The port may be taken by somebody else in between, in which case anvil ends.
 	for range 5 {
-		if c, ok := start(t, program, chain); ok {
+		if c, ok := start(t, program, chain, options); ok {
 			return c
 		}
 	}
@@ -68,15 +68,15 @@ func find() (string, error) {
 	return program, nil
 }
 
-func start(t *testing.T, program string, chain uint64) (*Chain, bool) {
+func start(t *testing.T, program string, chain uint64, options []string) (*Chain, bool) {
 	t.Helper()
 	port, err := freePort(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, "--host", "127.0.0.1", "--port", port, //nolint:gosec // a program that whoever runs the tests has named
-		"--chain-id", strconv.FormatUint(chain, 10), "--silent")
+	args := append([]string{"--host", "127.0.0.1", "--port", port, "--chain-id", strconv.FormatUint(chain, 10), "--silent"}, options...)
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // a program that whoever runs the tests has named
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	if err := cmd.Start(); err != nil {
 		cancel()
@@ -122,6 +122,22 @@ func freePort(ctx context.Context) (string, error) {
 // Fund gives account a million ether.
 func (c *Chain) Fund(ctx context.Context, account common.Address) error {
 	return c.client.Client().CallContext(ctx, nil, "anvil_setBalance", account, "0xd3c21bcecceda1000000")
+}
+
+// Hold keeps transactions waiting from now on until [Chain.Mine] takes them.
+func (c *Chain) Hold(ctx context.Context) error {
+	return c.client.Client().CallContext(ctx, nil, "evm_setAutomine", false)
+}
+
+// Mine makes so many blocks, the first of them of the transactions that wait.
+func (c *Chain) Mine(ctx context.Context, blocks int) error {
+	return c.client.Client().CallContext(ctx, nil, "anvil_mine", blocks)
+}
+
+// Reorganise puts empty blocks in the place of so many newest ones. Their transactions
+// are lost.
+func (c *Chain) Reorganise(ctx context.Context, blocks int) error {
+	return c.client.Client().CallContext(ctx, nil, "anvil_reorg", blocks, []any{})
 }
 
 // Node returns a reader of the chain.
