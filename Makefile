@@ -82,7 +82,7 @@ fuzz: ## run each fuzz test for FUZZTIME
 		done; \
 	done
 
-bench: postgres ## measure reads and appends of the ledger next to peers, proofs, and the making and marking of tasks (BENCH_FLAGS)
+bench: postgres ## measure reads and appends of the ledger and its batches next to peers, proofs, and the making and marking of tasks (BENCH_FLAGS)
 	@cd bench && exec go run . $(BENCH_FLAGS)
 	@go test -run '^$$' -bench '^Benchmark(Integrate|Inclusion)$$' -benchtime 2s ./projections/publiclog
 	@go test -run '^$$' -bench '^Benchmark(Generate|Mark)$$' -benchtime 2s -cpu 1 ./domain/task

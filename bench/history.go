@@ -8,6 +8,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/exam"
@@ -200,5 +201,5 @@ func (h *history) task(id string, ref agent.Ref, day uint32, slot int) error {
 
 // catalog is that of the service.
 func catalog() domain.Catalog {
-	return domain.NewCatalog(agent.Events, consent.Events, exam.Events, finding.Events, plan.Events, programme.Events, seal.Events, shop.Events)
+	return domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events, plan.Events, programme.Events, seal.Events, shop.Events)
 }

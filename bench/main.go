@@ -7,6 +7,11 @@
 // public records are put into the public log. The processor time of this process stands
 // beside each rate, as it says more than the rate where others use the machine.
 //
+// # Batches
+//
+// A batch of as many commits as it may hold is closed, next to as many plain hashes as its
+// tree has nodes, and proofs are read out of it, next to single rows.
+//
 // # Appends
 //
 // How many appends per second the log acknowledges, next to pgbench inserting the same
@@ -99,7 +104,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	rounds := flags.Int("rounds", 3, "measurements of each kind, of which the median counts")
 	length := flags.Duration("length", 2*time.Second, "length of one measurement, in whole seconds")
 	writers := flags.String("writers", "1,8,32,256", "numbers of concurrent writers")
-	what := flags.String("what", "appends,reads", "what is measured")
+	what := flags.String("what", "appends,batches,reads", "what is measured")
 	days := flags.Int("days", 30, fmt.Sprintf("days of the ledger that is read, of %d consents", consentsRead))
 	parent := flags.String("dir", "/var/tmp", "where the server's directory is made; its disk is what is measured")
 	if err := flags.Parse(args); err != nil {
@@ -133,6 +138,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		}
 		fmt.Fprintln(stderr, "reads done")
 	}
+	if strings.Contains(*what, "batches") {
+		if out.Batches, err = b.batches(ctx, *rounds); err != nil {
+			return err
+		}
+		fmt.Fprintln(stderr, "batches done")
+	}
 	if strings.Contains(*what, "appends") {
 		if out.Appends, err = b.appendsOf(ctx, *writers, *rounds, stderr); err != nil {
 			return err
@@ -141,12 +152,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if *asJSON {
 		return json.NewEncoder(stdout).Encode(out)
 	}
-	return errors.Join(printReadings(stdout, out.Readings), printTable(stdout, out.Appends))
+	return errors.Join(printReadings(stdout, out.Readings), printTimings(stdout, out.Batches), printTable(stdout, out.Appends))
 }
 
 // results is all that was measured.
 type results struct {
 	Readings []reading `json:"readings,omitempty"`
+	Batches  []timing  `json:"batches,omitempty"`
 	Appends  []row     `json:"appends,omitempty"`
 }
 
