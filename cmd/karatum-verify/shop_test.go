@@ -109,7 +109,7 @@ func TestShopAsJSON(t *testing.T) {
 			ID string `json:"id"`
 		} `json:"checks"`
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || code != exitOK || report.Verdict != "ok" || len(report.Checks) != 16 {
+	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || code != exitOK || report.Verdict != "ok" || len(report.Checks) != 17 {
 		t.Errorf("run = %d (%v); it said %s%s", code, err, &stdout, &stderr)
 	}
 }

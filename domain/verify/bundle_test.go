@@ -237,7 +237,7 @@ func TestBundleOfATask(t *testing.T) {
 	last := &erased.records[7].Record
 	last.Hash = last.ChainHash(shopRecord.Record.Hash)
 	r = report(t, erased.write(t))
-	if diff := cmp.Diff([]string{"session", "reply", "grade"}, with(r.Shops[0], verify.Skipped)); diff != "" || r.Verdict != verify.VerdictOK {
+	if diff := cmp.Diff([]string{"payment", "session", "reply", "grade"}, with(r.Shops[0], verify.Skipped)); diff != "" || r.Verdict != verify.VerdictOK {
 		t.Errorf("erased: verdict %s; what is skipped (-want +got):\n%s", r.Verdict, diff)
 	}
 }
