@@ -133,7 +133,7 @@ func TestBundleOfBatches(t *testing.T) {
 	d := w.seal(w.grant(house), house)
 	var open []batch.Open
 	for i := range plan.Slots {
-		open = append(open, batch.Open{Commit: domain.Sum([]byte(d.shop(i))), Index: uint64(i)}) //nolint:gosec // not negative
+		open = append(open, batch.Open{Commit: domain.Sum([]byte(d.shop(i))), Index: uint64(i)})
 	}
 	first, _, err := batch.Close(nil, 84532, batch.Word{1}, open, uint64(len(open)), domain.Hash{2})
 	w.ok(err)

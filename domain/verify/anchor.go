@@ -156,8 +156,8 @@ func (s *slot) checkAnchors(list []anchor) {
 		}
 		c := x.rolled[a.of]
 		if c == nil {
-			batches.add(Pending, "pending until the signed log covers a batch with "+a.name)
-			attestations.add(Pending, "pending until the signed log covers a batch with "+a.name)
+			batches = batches.with(Pending, "pending until the signed log covers a batch with "+a.name)
+			attestations = attestations.with(Pending, "pending until the signed log covers a batch with "+a.name)
 			continue
 		}
 		of := x.batches[c.Batch]
@@ -169,15 +169,15 @@ func (s *slot) checkAnchors(list []anchor) {
 		}
 		in[key+"Count"], in[key+"Root"] = strconv.FormatUint(uint64(b.Count), 10), b.Root.String()
 		if of.sealing != "" {
-			batches.add(Fail, fmt.Sprintf("%s is in batch %d, and %s", a.name, c.Batch, of.sealing))
+			batches = batches.with(Fail, fmt.Sprintf("%s is in batch %d, and %s", a.name, c.Batch, of.sealing))
 		} else {
-			batches.add(Pass, fmt.Sprintf("%s is in batch %d", a.name, c.Batch))
+			batches = batches.with(Pass, fmt.Sprintf("%s is in batch %d", a.name, c.Batch))
 		}
 		if t := of.state.Attested; t != nil {
 			made[key+"UID"], made[key+"Attester"], made[key+"AttestedAt"] = t.UID.String(), t.Attester.String(), t.Time.UTC().Format(time.RFC3339)
 			made[key+"Schema"], made[key+"Chain"] = b.Schema.String(), strconv.FormatUint(b.Chain, 10)
 		}
-		attestations.add(x.attestation(of, a))
+		attestations = attestations.with(x.attestation(of, a))
 	}
 	s.say("batch", batches.status(), in, "%s", batches)
 	hint := ""
@@ -255,7 +255,9 @@ type finding struct {
 	detail string
 }
 
-func (f *findings) add(status Status, detail string) { *f = append(*f, finding{status, detail}) }
+func (f findings) with(status Status, detail string) findings {
+	return append(f, finding{status, detail})
+}
 
 // status returns the worst of all.
 func (f findings) status() Status {

@@ -81,7 +81,10 @@ func (r *roll) end(t *testing.T, b *bundling, of *rolling) {
 
 // anchor rolls all that the bundle commits to into batches that are attested soon: the
 // plan's before its day, and each seal by itself.
-func (b *bundling) anchor(t *testing.T) { b.anchorWith(t, nil) }
+func (b *bundling) anchor(t *testing.T) {
+	t.Helper()
+	b.anchorWith(t, nil)
+}
 
 // anchorWith has change change each batch before it is on record.
 func (b *bundling) anchorWith(t *testing.T, change func(n int, of *rolling)) {

@@ -36,7 +36,7 @@ type bundling struct {
 }
 
 // write puts the records into a log of their own, signs it and makes the bundle.
-func (b bundling) write(t *testing.T) []byte {
+func (b *bundling) write(t *testing.T) []byte {
 	t.Helper()
 	skey, vkey, err := note.GenerateKey(rand.NewChaCha8([32]byte{7}), "karatum.com/ledger")
 	if err != nil {
