@@ -13,7 +13,9 @@ import (
 	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/verify"
 )
 
 // commit makes n slots with commits and returns them as open.
@@ -120,4 +122,58 @@ func TestNoSuchBatch(t *testing.T) {
 	if a := w.do(http.MethodGet, "/v1/ledger/batches", ""); a.status != http.StatusOK || !strings.Contains(a.body, `"items":[]`) {
 		t.Errorf("no batches are %d %s", a.status, a.body)
 	}
+}
+
+// A bundle has the places of its commits as soon as the signed log covers the batch,
+// and the checks of a slot and of a day come to say so, of a task as of a pad.
+func TestBundleOfBatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).furnish()
+	l := w.publicLog()
+	d := w.seal(w.grant(house), house)
+	var open []batch.Open
+	for i := range plan.Slots {
+		open = append(open, batch.Open{Commit: domain.Sum([]byte(d.shop(i))), Index: uint64(i)})
+	}
+	first, _, err := batch.Close(nil, 84532, batch.Word{1}, open, uint64(len(open)), domain.Hash{2})
+	w.ok(err)
+	of := func(b map[string]any, id string) (status string) {
+		for _, c := range b["checks"].([]any) {
+			if c := c.(map[string]any); c["id"] == id {
+				status = c["status"].(string)
+			}
+		}
+		return status
+	}
+	check := func(when, batches, attestations string) {
+		t.Helper()
+		for _, path := range []string{
+			root + "/shops/" + d.shop(d.tasks[0]) + "/verify", root + "/shops/" + d.shop(d.pads[0]) + "/verify",
+			fmt.Sprintf("%s/consents/%s/days/%d/verify", root, d.consent, d.day),
+		} {
+			b := w.get(path)
+			if of(b, "batch") != batches || of(b, "attestation") != attestations {
+				t.Errorf("%s %s: batch %s, attestation %s; want %s, %s", path, when, of(b, "batch"), of(b, "attestation"), batches, attestations)
+			}
+		}
+		if a := w.do(http.MethodGet, "/v1/ledger/bundle?consent="+d.consent, ""); strings.Count(a.body, `"type":"batch.`) > 3 {
+			t.Errorf("%s the bundle has a record more than once", when)
+		} else if _, err := verify.OpenBundle([]byte(a.body)); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	w.ok(w.runner.CatchUp(t.Context()))
+	l.publish()
+	check("before there is a batch", "pending", "pending")
+	w.batch(1, batch.Seal{Sealed: first})
+	check("before the signed log covers the batch", "pending", "pending")
+	l.publish()
+	check("when it is sealed", "pass", "pending")
+	submitted := batch.Submitted{Batch: 1, Attester: eip191.Address{1}, EAS: eip191.Address{2}, Tx: batch.Word{3}}
+	w.batch(1, batch.Submit{Submitted: submitted})
+	w.batch(1, batch.Attest(batch.Attested{
+		Batch: 1, Attester: submitted.Attester, EAS: submitted.EAS, UID: batch.Word{4}, Tx: submitted.Tx, Block: 5, BlockHash: batch.Word{6}, Time: w.clock(),
+	}))
+	l.publish()
+	check("when it is attested", "pass", "pass")
 }

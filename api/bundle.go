@@ -18,6 +18,7 @@ import (
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/ledger"
@@ -124,12 +125,18 @@ func (s *server) writeBundle(ctx context.Context, w io.Writer, scope bundleScope
 		return err
 	}
 	return s.Ledger.View(ctx, func(v *publiclog.View) error {
-		indexes, err := selected(ctx, v, scope, signed.Payload.Agent)
+		indexes, commits, err := selected(ctx, v, scope, signed.Payload.Agent)
 		if err != nil {
 			return err
 		}
+		rolled, batches, err := s.rolled(ctx, v, commits)
+		if err != nil {
+			return err
+		}
+		indexes = append(indexes, batches...)
+		slices.Sort(indexes)
 		begin(v.Head)
-		b, err := verify.NewBundleWriter(w, v.Note, v.Key, documents)
+		b, err := verify.NewBundleWriter(w, v.Note, v.Key, documents, rolled)
 		if err != nil {
 			return err
 		}
@@ -258,8 +265,9 @@ func read(l publiclog.Leaf) (r ledger.Record, e domain.Event, err error) {
 const capDays = 6
 
 // selected returns the leaves that a bundle holds: the consents of the agent, the plans
-// in scope and those of the six days before, the slots, and their seals.
-func selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref agent.Ref) (indexes []uint64, err error) {
+// in scope and those of the six days before, the slots, and their seals. Commits are
+// those of the slots, and the roots of the seals that reveals name.
+func selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref agent.Ref) (indexes []uint64, commits []domain.Hash, err error) {
 	covered := false
 	var granted []consent.Granted
 	if err := eachOf(ctx, v, consent.StreamOf(ref), func(index uint64, e domain.Event) {
@@ -272,14 +280,14 @@ func selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref age
 			covered = covered || e.Consent == scope.consent
 		}
 	}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !covered {
-		return nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", scope.consent, domain.ErrNotFound)
+		return nil, nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", scope.consent, domain.ErrNotFound)
 	}
 	own := slices.IndexFunc(granted, func(g consent.Granted) bool { return g.Consent == scope.consent })
 	if own < 0 {
-		return indexes, nil // it was refused
+		return indexes, nil, nil // it was refused
 	}
 	from, to := scope.day, scope.day
 	if scope.whole() {
@@ -297,28 +305,31 @@ func selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref age
 				slots = append(slots, slotsOf(scope, day)...)
 			}
 		}); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	found, err := v.Indexes(ctx, slots)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if scope.shop != "" && len(found) == 0 {
-		return nil, fmt.Errorf("the signed log does not cover the slot %s yet: %w", scope.shop, domain.ErrNotFound)
+		return nil, nil, fmt.Errorf("the signed log does not cover the slot %s yet: %w", scope.shop, domain.ErrNotFound)
 	}
-	hours, err := sealHours(ctx, v, scope, found)
+	hours, commits, err := committed(ctx, v, found)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	indexes = append(indexes, found...)
 	err = eachOf(ctx, v, seal.StreamOf(scope.consent), func(index uint64, e domain.Event) {
-		if sealed, ok := e.(seal.Sealed); ok && (scope.whole() || hours[sealed.Hour]) {
+		sealed, ok := e.(seal.Sealed)
+		if ok && hours[sealed.Hour] {
+			commits = append(commits, sealed.Root)
+		}
+		if ok && (scope.whole() || hours[sealed.Hour]) {
 			indexes = append(indexes, index)
 		}
 	})
-	slices.Sort(indexes)
-	return indexes, err
+	return indexes, commits, err
 }
 
 // eachOf calls f with all events of a stream and where they are.
@@ -359,24 +370,71 @@ func slotsOf(scope bundleScope, day uint32) (streams []ledger.Stream) {
 	return streams
 }
 
-// sealHours returns the hours of the seals that reveals name. A bundle of a whole
-// consent has all of them anyway.
-func sealHours(ctx context.Context, v *publiclog.View, scope bundleScope, slots []uint64) (map[uint64]bool, error) {
-	hours := make(map[uint64]bool)
-	if scope.whole() {
-		return hours, nil
-	}
+// committed returns the commits of slots, and the hours of the seals that their reveals
+// name.
+func committed(ctx context.Context, v *publiclog.View, slots []uint64) (hours map[uint64]bool, commits []domain.Hash, err error) {
+	hours = make(map[uint64]bool)
 	for p, err := range v.Proven(ctx, slots) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		_, e, err := read(p.Leaf)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if r, ok := e.(shop.Revealed); ok && r.Pinned.Path != nil {
-			hours[r.Pinned.Hour] = true
+		switch e := e.(type) {
+		case shop.Committed:
+			commits = append(commits, e.Commit)
+		case shop.Revealed:
+			if e.Pinned.Path != nil {
+				hours[e.Pinned.Hour] = true
+			}
 		}
 	}
-	return hours, nil
+	return hours, commits, nil
+}
+
+// rolled returns the places of commits in batches that the signed log covers, and the
+// leaves of what it has of these batches, of those before them, which they go on behind,
+// and of the first one, which tells since when there are batches.
+func (s *server) rolled(ctx context.Context, v *publiclog.View, commits []domain.Hash) (list []verify.Rolled, indexes []uint64, err error) {
+	known := make(map[uint64][]uint64)
+	leaves := func(n uint64) ([]uint64, error) {
+		if of, ok := known[n]; ok || n == 0 {
+			return of, nil
+		}
+		of, err := v.Indexes(ctx, []ledger.Stream{batch.StreamOf(n)})
+		if err == nil {
+			known[n] = of
+		}
+		return of, err
+	}
+	slices.SortFunc(commits, func(a, b domain.Hash) int { return bytes.Compare(a[:], b[:]) })
+	for _, commit := range slices.Compact(commits) {
+		p, err := s.Reader.CommitProof(ctx, commit)
+		if errors.Is(err, domain.ErrNotFound) || err == nil && p.Batch == nil {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		n := p.Batch.Batch
+		own, err := leaves(n)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(own) == 0 {
+			continue
+		}
+		for _, other := range []uint64{n - 1, 1} {
+			if _, err := leaves(other); err != nil {
+				return nil, nil, err
+			}
+		}
+		list = append(list, verify.Rolled{Batch: n, Commit: commit, Index: p.Index, Path: p.Path})
+	}
+	for _, of := range known {
+		indexes = append(indexes, of...)
+	}
+	return list, indexes, nil
 }

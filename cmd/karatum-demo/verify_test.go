@@ -23,7 +23,7 @@ import (
 // the same verdicts. Whatever he finds that was changed is a failed check.
 func TestStranger(t *testing.T) {
 	t.Parallel()
-	s, consents := open(t, "14")
+	s, consents := openWith(t, flags{seed: "14", listen: "127.0.0.1:0", anchored: true})
 	s.days(t, 5)
 	for range 2 {
 		if err := s.prog.PublishLedger(t.Context()); err != nil {
@@ -86,6 +86,11 @@ func TestStranger(t *testing.T) {
 			st.run(0, &again, "shop", "--json", base+url)
 			var offline verify.BundleReport
 			st.run(0, &offline, "bundle", "--json", st.write("shop.json", s.fetch(t, "/v1/ledger/bundle?shop="+shop.Shop)))
+			for _, c := range served.Checks {
+				if (c.ID == "batch" || c.ID == "attestation") && c.Status != verify.Pass {
+					t.Errorf("%s: %s %s: %s", shop.Shop, c.Status, c.ID, c.Detail)
+				}
+			}
 			st.same(shop.Shop, shop.Verdict, served.Verdict, again.Verdict, offline.Verdict)
 			if len(offline.Shops) != 1 {
 				t.Errorf("the bundle of %s has %d slots", shop.Shop, len(offline.Shops))

@@ -17,6 +17,7 @@ import (
 	"github.com/karatum/mystery/chain/eas"
 	"github.com/karatum/mystery/chain/node"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/verify"
 )
 
@@ -109,7 +110,7 @@ func checkBatch(ctx context.Context, at, rpc string) (r batchReport, err error) 
 	case rpc == "":
 		r.Checks = append(r.Checks, verify.Check{ID: id, Status: verify.Skipped, Detail: "only its chain can say; name a node by --rpc"})
 	default:
-		status, detail := askAttestation(ctx, rpc, p)
+		status, detail := askAttestation(ctx, rpc, p.Sealed, *p.Attested)
 		r.Checks = append(r.Checks, verify.Check{ID: id, Status: status, Detail: detail})
 	}
 	return r, nil
@@ -148,26 +149,39 @@ func askRecords(ctx context.Context, base string, from, to uint64) (records [][]
 	return records, nil
 }
 
+// addRPC gives the commands that come upon batches their flag.
+func addRPC(cmd *cobra.Command, rpc *string) {
+	cmd.Flags().StringVar(rpc, "rpc", "", "`URL` of a node of the chain that commits are attested on")
+}
+
+// asking returns the way to ask a node for attestations, nil if none is named.
+func asking(ctx context.Context, rpc string) verify.Ask {
+	if rpc == "" {
+		return nil
+	}
+	return func(s batch.Sealed, a batch.Attested) (verify.Status, string) { return askAttestation(ctx, rpc, s, a) }
+}
+
 // askAttestation asks a node for the attestation of a batch. A node that does not answer or
 // serves another chain settles nothing.
-func askAttestation(ctx context.Context, rpc string, p verify.PublishedBatch) (verify.Status, string) {
-	n, err := dialChain(ctx, rpc, p.Sealed.Chain)
+func askAttestation(ctx context.Context, rpc string, s batch.Sealed, a batch.Attested) (verify.Status, string) {
+	n, err := dialChain(ctx, rpc, s.Chain)
 	if err != nil {
 		return verify.Skipped, domain.Sentence(err)
 	}
 	defer n.Close()
-	block := node.Block{Number: p.Attested.Block, Hash: common.Hash(p.Attested.BlockHash)}
-	made, err := eas.Read(ctx, callAt(n, block), common.Address(p.Attested.EAS), common.Hash(p.Attested.UID))
+	block := node.Block{Number: a.Block, Hash: common.Hash(a.BlockHash)}
+	made, err := eas.Read(ctx, callAt(n, block), common.Address(a.EAS), common.Hash(a.UID))
 	switch {
 	case errors.Is(err, domain.ErrNotFound):
 		return verify.Fail, domain.Sentence(err)
 	case err != nil:
 		return verify.Skipped, domain.Sentence(err)
 	}
-	if err := made.CheckBatch(p.Sealed, *p.Attested); err != nil {
+	if err := made.CheckBatch(s, a); err != nil {
 		return verify.Fail, domain.Sentence(err)
 	}
-	return verify.Pass, fmt.Sprintf("%s attested it on chain %d in block %d, at %s", p.Attested.Attester, p.Sealed.Chain, block.Number, p.Attested.Time.Format("2006-01-02 15:04:05 MST"))
+	return verify.Pass, fmt.Sprintf("%s attested it on chain %d in block %d, at %s", a.Attester, s.Chain, block.Number, a.Time.Format("2006-01-02 15:04:05 MST"))
 }
 
 // dialChain returns a client of a node that serves a chain.

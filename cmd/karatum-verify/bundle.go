@@ -15,12 +15,12 @@ import (
 
 func newBundle() *cobra.Command {
 	var asJSON bool
-	var key string
+	var key, rpc string
 	cmd := &cobra.Command{
 		Use:   "bundle [file | URL]",
 		Short: "Check a bundle: consents, days and slots, without the service",
 		Long: `Bundle checks what GET /v1/ledger/bundle answers: from the file, the URL, or standard
-input if there is neither or it is "-". Nothing else is asked.
+input if there is neither or it is "-". Nothing else is asked but the chain.
 
 A bundle holds records of the public log, each with its proof, and the bytes that they
 commit to. Bundle checks that it is written in its one form, that the log with the key
@@ -30,6 +30,9 @@ check of consent, day and shop, and comes to the same verdict as they do.
 
 Whose log it is, only the key tells: compare it with one that you got elsewhere, or
 give that one with --key.
+
+What the log says of attestations is checked as it says it. With --rpc a node of the
+chain is asked for each, and what it does not tell is pending.
 
 ` + exitCodes,
 		Example: `  curl -o bundle.json 'https://karatum.com/v1/ledger/bundle?consent=cns_mfzwizlsmjrxg43vmvzc'
@@ -44,6 +47,7 @@ give that one with --key.
 			if err != nil {
 				return err
 			}
+			x.Ask = asking(cmd.Context(), rpc)
 			report, err := x.Report()
 			if err != nil {
 				return err
@@ -63,6 +67,7 @@ give that one with --key.
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "the `vkey` that the log must have")
+	addRPC(cmd, &rpc)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -120,21 +125,25 @@ func printTroubles(b *strings.Builder, checks []verify.SlotCheck) {
 
 func newDay() *cobra.Command {
 	var asJSON bool
-	var key string
+	var key, rpc string
 	cmd := &cobra.Command{
 		Use:   "day URL",
 		Short: "Check a day of a consent: its plan, its count, all its slots",
 		Long: `Day checks a whole day of a consent. The URL is that of the day, below
 /v1/mystery/consents/; a day is named by its number or its date. From the same host
-comes the bundle of the day, and nothing else is asked.
+comes the bundle of the day, and nothing else is asked but the chain.
 
 It checks that the bundle holds (as bundle does), that the owner's consent covers the
 day, that one plan of 24 commits was sealed before it began and every slot begins with
 its own, that the key is the one that the owner accepted and gives cap, count and the
 slots with tasks, that just these were revealed and each passes every check of shop and
-came to one end, that the others are pads, and that the day was opened in time.
+came to one end, that the others are pads, that the day was opened in time, and that
+all commits stand in batches that were attested, those of tasks before they were sent.
 
 Before a day is opened most of it is pending.
+
+What the log says of attestations is checked as it says it. With --rpc a node of the
+chain is asked for each, and what it does not tell is pending.
 
 ` + exitCodes,
 		Example: `  karatum-verify day https://karatum.com/v1/mystery/consents/cns_mfzwizlsmjrxg43vmvzc/days/2026-03-01`,
@@ -153,6 +162,7 @@ Before a day is opened most of it is pending.
 			if err != nil {
 				return err
 			}
+			x.Ask = asking(cmd.Context(), rpc)
 			report, err := x.Day(consent, day)
 			if err != nil {
 				return err
@@ -172,6 +182,7 @@ Before a day is opened most of it is pending.
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "the `vkey` that the log must have")
+	addRPC(cmd, &rpc)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

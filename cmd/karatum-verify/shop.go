@@ -17,6 +17,7 @@ import (
 
 func newShop() *cobra.Command {
 	var asJSON bool
+	var rpc string
 	cmd := &cobra.Command{
 		Use:   "shop URL",
 		Short: "Check a slot: its commit, its task, its reply and its grade",
@@ -31,10 +32,15 @@ were left, that the sealed records lead from the commit to the reveal, that what
 planned was sent within its window to a host shown to be the owner's, that the reply
 is the one that was committed to and is marked as this program marks it, that an
 hourly seal found all this complete before the reveal, that the reveal came in time,
-and that all that is public stands in the signed log.
+that all that is public stands in the signed log, and that commit and seal stand in
+batches that were attested, the one before the task was sent, the other before the
+reveal.
 
 Each check is pass, fail, pending (it takes what is not published yet), or skipped (it
 takes what there is not, such as a reply). A sealed slot is pending.
+
+What the log says of attestations is checked as it says it. With --rpc a node of the
+chain is asked for each, and what it does not tell is pending.
 
 ` + exitCodes,
 		Example: `  karatum-verify shop https://karatum.com/v1/mystery/shops/shp_mfzwizlsmjrxg43vmvzc_20260301_07`,
@@ -44,6 +50,7 @@ takes what there is not, such as a reply). A sealed slot is pending.
 			if err != nil {
 				return err
 			}
+			answers.Ask = asking(cmd.Context(), rpc)
 			report, err := verify.Shop(answers)
 			if err != nil {
 				return err
@@ -62,6 +69,7 @@ takes what there is not, such as a reply). A sealed slot is pending.
 			return nil
 		},
 	}
+	addRPC(cmd, &rpc)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -109,7 +109,7 @@ func TestShopAsJSON(t *testing.T) {
 			ID string `json:"id"`
 		} `json:"checks"`
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || code != exitOK || report.Verdict != "ok" || len(report.Checks) != 17 {
+	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || code != exitOK || report.Verdict != "ok" || len(report.Checks) != 19 {
 		t.Errorf("run = %d (%v); it said %s%s", code, err, &stdout, &stderr)
 	}
 }
@@ -143,6 +143,7 @@ func TestBundle(t *testing.T) {
 	}
 	changed := bytes.Replace(data, []byte("build:42"), []byte("build:43"), 1)
 	good := write("good.json", data)
+	_, node := attestedBatches(t, 1, false)
 	for _, tt := range []struct {
 		args []string
 		code int
@@ -156,6 +157,9 @@ func TestBundle(t *testing.T) {
 		{[]string{"bundle", write("longer.json", append(bytes.Clone(data), '\n'))}, exitFailed, "one form"},
 		{[]string{"bundle", write("half.json", data[:len(data)/2])}, exitFailed, "cannot be read"},
 		{[]string{"bundle", filepath.Join(dir, "none.json")}, exitError, "no such file"},
+		{[]string{"bundle", "--rpc", node, good}, exitOK, "pending attestation: pending until the chain can be asked: the node serves chain 1337"},
+		{[]string{"shop", "--rpc", node, url}, exitOK, "until the chain can be asked"},
+		{[]string{"day", "--rpc", node, base + day}, exitOK, ": pending\n"},
 		{[]string{"day", base + day}, exitOK, ": pending\n"},
 		{[]string{"day", "--json", base + day + "/verify"}, exitOK, `"phase": "opened"`},
 		{[]string{"day", "--key", "other", base + day}, exitFailed, "one of the log with the key"},

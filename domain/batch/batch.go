@@ -55,6 +55,23 @@ type Event interface {
 	batchEvent()
 }
 
+// NumberOf returns the batch that an event tells of.
+func NumberOf(e Event) uint64 {
+	switch e := e.(type) {
+	case Sealed:
+		return e.Batch
+	case Submitted:
+		return e.Batch
+	case Attested:
+		return e.Batch
+	case Finalised:
+		return e.Batch
+	case Dropped:
+		return e.Batch
+	}
+	return 0
+}
+
 // Sealed means that it is settled what the batch holds and says. Chain and Schema
 // are those of the attestation to be; all leaves depend on them.
 type Sealed struct {

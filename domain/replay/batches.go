@@ -80,11 +80,11 @@ func (r *rolled) add(events []domain.Event, _ []ledger.Record) error {
 		if own[i], ok = e.(batch.Event); !ok {
 			return &misfit{i, bad("%s has no place in this stream", e.EventType())}
 		}
-		if n := numberOf(own[i]); batch.StreamOf(n) != r.stream {
+		if n := batch.NumberOf(own[i]); batch.StreamOf(n) != r.stream {
 			return &misfit{i, bad("%s is of batch %d, which has another stream", e.EventType(), n)}
 		}
 	}
-	n := numberOf(own[0])
+	n := batch.NumberOf(own[0])
 	state := r.all.states[n]
 	if state == nil {
 		state = new(batch.State)
@@ -100,21 +100,4 @@ func (r *rolled) add(events []domain.Event, _ []ledger.Record) error {
 	*state = batch.Decider.Evolve(*state, own[0])
 	r.all.states[n] = state
 	return nil
-}
-
-// numberOf returns the batch that an event tells of.
-func numberOf(e batch.Event) uint64 {
-	switch e := e.(type) {
-	case batch.Sealed:
-		return e.Batch
-	case batch.Submitted:
-		return e.Batch
-	case batch.Attested:
-		return e.Batch
-	case batch.Finalised:
-		return e.Batch
-	case batch.Dropped:
-		return e.Batch
-	}
-	return 0
 }

@@ -2,9 +2,11 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
@@ -19,6 +21,8 @@ import (
 // RFC 8785, and a line feed:
 //
 //	checkpoint  of the log, with the signature of the log alone (C2SP tlog-checkpoint)
+//	commits     {batch, commit, index, path}, by batch and index: path is that of a commit
+//	            of a slot, or of the root of a seal, to the root of the batch
 //	documents   JSON values whose SHA-256 a consent names: its terms, its pool of
 //	            identities
 //	format      "karatum/ledger/bundle/v1"
@@ -40,6 +44,7 @@ const bundleFormat = "karatum/ledger/bundle/v1"
 // A bundle is what a bundle holds, as it stands there.
 type bundle struct {
 	Checkpoint string            `json:"checkpoint"`
+	Commits    []Rolled          `json:"commits"`
 	Documents  []json.RawMessage `json:"documents"`
 	Format     string            `json:"format"`
 	Key        string            `json:"key"`
@@ -83,8 +88,9 @@ type BundleWriter struct {
 var lists = []string{"records", "replies", "sessions"}
 
 // NewBundleWriter begins a bundle as of a signed checkpoint of the log with the given
-// vkey. It returns [domain.ErrInvalid] if the log has not signed it.
-func NewBundleWriter(w io.Writer, signed []byte, vkey string, documents [][]byte) (*BundleWriter, error) {
+// vkey. Commits, in any order, stand in batches whose records are to follow. It returns
+// [domain.ErrInvalid] if the log has not signed it.
+func NewBundleWriter(w io.Writer, signed []byte, vkey string, documents [][]byte, commits []Rolled) (*BundleWriter, error) {
 	log, err := checkpoint.NewLog(vkey)
 	if err != nil {
 		return nil, err
@@ -93,7 +99,13 @@ func NewBundleWriter(w io.Writer, signed []byte, vkey string, documents [][]byte
 	if err != nil {
 		return nil, err
 	}
-	head := bundle{Checkpoint: string(bare), Documents: []json.RawMessage{}, Format: bundleFormat, Key: vkey, Records: []Proven{}}
+	head := bundle{
+		Checkpoint: string(bare), Commits: slices.SortedFunc(slices.Values(commits), inOrder), Documents: []json.RawMessage{},
+		Format: bundleFormat, Key: vkey, Records: []Proven{},
+	}
+	if head.Commits == nil {
+		head.Commits = []Rolled{}
+	}
 	for _, d := range documents {
 		head.Documents = append(head.Documents, d)
 	}
@@ -105,6 +117,11 @@ func NewBundleWriter(w io.Writer, signed []byte, vkey string, documents [][]byte
 	b := &BundleWriter{w: w}
 	b.write(begin)
 	return b, b.err
+}
+
+// inOrder compares the places of commits.
+func inOrder(a, b Rolled) int {
+	return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Index, b.Index))
 }
 
 // Record writes the next record.
@@ -189,6 +206,15 @@ func openBundle(data []byte) (*Excerpt, error) {
 			return nil, fmt.Errorf("record %d: %w", p.Index, err)
 		}
 	}
+	for i := range b.Commits {
+		c := &b.Commits[i]
+		if i > 0 && inOrder(b.Commits[i-1], *c) >= 0 {
+			return nil, bad("the commits are not in the order of their places")
+		}
+		if err := x.addCommit(c); err != nil {
+			return nil, err
+		}
+	}
 	for i := range b.Replies {
 		if err := x.addReply(&b.Replies[i]); err != nil {
 			return nil, err
@@ -228,7 +254,7 @@ func (b *bundle) written(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("it cannot be written again: %w", err)
 	}
-	if b.Documents == nil || b.Records == nil || b.Replies == nil || b.Sessions == nil || !bytes.Equal(append(again, '\n'), data) {
+	if b.Commits == nil || b.Documents == nil || b.Records == nil || b.Replies == nil || b.Sessions == nil || !bytes.Equal(append(again, '\n'), data) {
 		return bad("it is not written in its one form, RFC 8785 and a line feed")
 	}
 	return nil

@@ -49,6 +49,8 @@ func DayOf(bundle []byte, consent string, day uint32) (*DayReport, error) {
 //	consent      the owner signed a consent that covers the day
 //	plan         one plan of 24 commits was sealed before the day began
 //	commits      each of the 24 slots begins with the commit that the plan has for it
+//	batch        all 24 commits stand in batches on record
+//	attestation  these are attested on a chain, each behind the one before
 //	key          the day's key is the one that the owner accepted
 //	cap          the day had as many tasks at most as was left
 //	count        the key makes as many tasks as are said to be, of the list that was sealed
@@ -58,7 +60,7 @@ func DayOf(bundle []byte, consent string, day uint32) (*DayReport, error) {
 //	terminal     every task came to one end
 //	opening      the day was opened when it was due
 //
-// Before a day is opened only the first four are made, so the report is the same
+// Before a day is opened only the first six are made, so the report is the same
 // whatever became of any slot. What the log does not cover yet is pending.
 func (x *Excerpt) Day(consent string, day uint32) (*DayReport, error) {
 	signed := x.consents[consent]
@@ -85,6 +87,7 @@ func (x *Excerpt) Day(consent string, day uint32) (*DayReport, error) {
 	d.checkConsent()
 	d.checkPlan()
 	d.checkCommits()
+	d.checkRolled()
 	if d.plan.Opened == nil {
 		d.all(Pending, "pending until the day is opened", dayChecks...)
 	} else {
@@ -137,6 +140,23 @@ func (d *dayCheck) checkCommits() {
 		d.say("commits", Pending, nil, "pending until the signed log covers %d more slots", missing)
 	default:
 		d.say("commits", Pass, nil, "all 24 slots begin with the commits of the plan")
+	}
+}
+
+// checkRolled looks for the commits of the plan in batches. When each task was sent is
+// for its own checks.
+func (d *dayCheck) checkRolled() {
+	switch {
+	case d.plan.Planned:
+		list := make([]anchor, len(d.plan.Commits))
+		for i, c := range d.plan.Commits {
+			list[i] = anchor{of: c, name: "a commit of the day"}
+		}
+		d.checkAnchors(list)
+	case d.plan.Opened != nil:
+		d.all(Skipped, "the day has no plan", "batch", "attestation")
+	default:
+		d.all(Pending, unsigned, "batch", "attestation")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/checkpoint"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/ledger"
@@ -21,8 +22,10 @@ import (
 // An Excerpt is a part of the log that is proven to stand in it, read as events. What
 // it lacks may stand there all the same.
 type Excerpt struct {
-	Log  checkpoint.Checkpoint // as of which everything is proven
-	Key  string                // of the log
+	Log checkpoint.Checkpoint // as of which everything is proven
+	Key string                // of the log
+	Ask Ask                   // what the chain says of batches; nil to take the word of the log
+
 	tips map[ledger.Stream]tip
 
 	consents map[string]*signedConsent
@@ -30,6 +33,9 @@ type Excerpt struct {
 	shops    map[string]*slotRecords
 	order    []string // of shops
 	seals    map[string]map[uint64]*shownRecord
+	batches  map[uint64]*batchRecords
+	commits  map[domain.Hash]bool // of slots, and roots of seals
+	rolled   map[domain.Hash]*Rolled
 	counts   struct{ records, replies, documents int }
 }
 
@@ -80,10 +86,11 @@ func newExcerpt(c checkpoint.Checkpoint, key string) *Excerpt {
 	return &Excerpt{
 		Log: c, Key: key, tips: make(map[ledger.Stream]tip), consents: make(map[string]*signedConsent), plans: make(map[planKey]*shownPlan),
 		shops: make(map[string]*slotRecords), seals: make(map[string]map[uint64]*shownRecord),
+		batches: make(map[uint64]*batchRecords), commits: make(map[domain.Hash]bool), rolled: make(map[domain.Hash]*Rolled),
 	}
 }
 
-var excerptCatalog = domain.NewCatalog(consent.Events, plan.Events, shop.Events, seal.Events)
+var excerptCatalog = domain.NewCatalog(consent.Events, plan.Events, shop.Events, seal.Events, batch.Events)
 
 // add takes in a record that stands in the log.
 func (x *Excerpt) add(p *Proven) error {
@@ -146,6 +153,7 @@ func (x *Excerpt) take(e domain.Event, p *Proven) (ledger.Stream, error) {
 			return "", bad("%s has two seals of hour %d", e.Consent, e.Hour)
 		}
 		of[e.Hour] = &shown
+		x.commits[e.Root] = true
 		return seal.StreamOf(e.Consent), nil
 	case shop.Committed:
 		id := plan.ShopID(e.Consent, e.Day, uint32(e.Slot)) //nolint:gosec // whatever it is, the stream must have its name
@@ -154,11 +162,14 @@ func (x *Excerpt) take(e domain.Event, p *Proven) (ledger.Stream, error) {
 		}
 		x.shops[id] = &slotRecords{committed: e, records: []shownRecord{shown}}
 		x.order = append(x.order, id)
+		x.commits[e.Commit] = true
 		return shop.StreamOf(id), nil
 	case shop.Revealed:
 		return x.step(r.Stream, shown, func(s *slotRecords) bool { return s.reveal(&e, r.Data) })
 	case shop.Erased:
 		return x.step(r.Stream, shown, func(s *slotRecords) bool { s.erasedAt = r.Time; return s.revealed != nil })
+	case batch.Event:
+		return x.roll(e, r)
 	}
 	return "", bad("%s is not public", e.EventType())
 }

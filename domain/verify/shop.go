@@ -39,6 +39,7 @@ type Answers struct {
 	Stream  []byte // of GET /v1/ledger/streams/shop/{id}
 	Seal    []byte // the item of the seal that the reveal names among those of GET /v1/ledger/streams/seal/{consent}; nil if it names none or there is none
 	Bundle  []byte // of GET /v1/ledger/bundle?shop={id}, asked for last; nil if there is none, as nothing is signed yet
+	Ask     Ask    // what the chain says of batches; nil to take the word of the log
 }
 
 // A Verdict is what all checks come to: fail if one fails, else pending if one is.
@@ -91,9 +92,16 @@ type ShopReport struct {
 //	seal      an hourly seal found the history complete before it was revealed
 //	reveal    the reveal was not early, nor a day late
 //	inclusion all of it that is public stands in the log that was signed
+//	batch     the commit, and the root of the seal, stand in batches on record
+//	attestation
+//	          these are attested on a chain, each behind the one before: that with the
+//	          commit before the task was sent, that with the seal before the reveal
 //
-// Of a sealed slot nothing but consent, plan and inclusion is checked, and no task can
-// be told from a pad by its report. What cannot be read is a [domain.ErrInvalid].
+// An attestation is checked as the log has it, and at a node of the chain if there is
+// a way to ask. Both checks are pending for ever where the ledger has no chain.
+//
+// Of a sealed slot nothing but consent, plan, inclusion, batch and attestation is
+// checked, and no task can be told from a pad by its report. What cannot be read is a [domain.ErrInvalid].
 func Shop(a Answers) (*ShopReport, error) {
 	s, err := parseSlot(a)
 	if err != nil {
@@ -101,6 +109,9 @@ func Shop(a Answers) (*ShopReport, error) {
 	}
 	if a.Bundle != nil {
 		s.excerpt, s.excerptErr = OpenBundle(a.Bundle)
+	}
+	if s.excerpt != nil {
+		s.excerpt.Ask = a.Ask
 	}
 	return s.run(), nil
 }
@@ -129,6 +140,7 @@ func (s *slot) run() *ShopReport {
 		s.checkReveal()
 	}
 	s.checkInclusion()
+	s.checkAnchors(s.anchors())
 	s.report.Verdict = verdictOf(s.report.Checks)
 	return &s.report
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -233,8 +234,8 @@ func TestShop(t *testing.T) {
 	t.Parallel()
 	a, _ := honest(t, nil)
 	r := shopReport(t, a)
-	if r.Verdict != verify.VerdictOK || len(with(r, verify.Pass)) != 16 {
-		t.Errorf("verdict %s: %+v, want all of 16 checks to pass", r.Verdict, r.Checks)
+	if r.Verdict != verify.VerdictOK || len(with(r, verify.Pass)) != 18 {
+		t.Errorf("verdict %s: %+v, want all of 18 checks to pass", r.Verdict, r.Checks)
 	}
 }
 
@@ -323,7 +324,7 @@ func TestShopLies(t *testing.T) {
 		{"another hour", func(l *life) {
 			l.revealed.Pinned = shop.Pinned{Hour: seal.HourOf(l.sealed) + 1, Salt: domain.Hash{1}, Path: []domain.Hash{{2}}}
 		}, []string{"seal"}},
-		{"sealed when it was revealed", func(l *life) { l.sealed = l.at.Add(time.Second) }, []string{"seal"}},
+		{"sealed when it was revealed", func(l *life) { l.sealed = l.at.Add(time.Second) }, []string{"seal", "attestation"}},
 		{"revealed early", func(l *life) { l.at = l.at.Add(-time.Second) }, []string{"reveal"}},
 		{"revealed a day late", func(l *life) { l.at = l.at.Add(25 * time.Hour) }, []string{"reveal"}},
 	} {
@@ -482,7 +483,14 @@ func TestShopSealed(t *testing.T) {
 	t.Parallel()
 	a, l := honest(t, nil)
 	a.Consent = edit(t, a.Consent, func(m body) { delete(at(m, "plans.0"), "opened") })
-	a.Seal, a.Stream = nil, []byte(`{"items":[]}`)
+	day, _ := wholeDay(t)
+	day.records = slices.DeleteFunc(day.records, func(p verify.Proven) bool {
+		return p.Record.Type == plan.Opened{}.EventType() || p.Record.Type == shop.Revealed{}.EventType()
+	})
+	day.replies, day.sessions = nil, nil
+	day.anchor(t)
+	a.Seal, a.Stream, a.Bundle = nil, []byte(`{"items":[]}`), day.write(t)
+	place := regexp.MustCompile(`("commitIndex":)"[0-9]+"`)
 	var reports []string
 	for _, isTask := range []bool{true, false} {
 		i := slices.IndexFunc(l.plan.Slots[:], func(s plan.Slot) bool { return s.Real == isTask })
@@ -495,7 +503,11 @@ func TestShopSealed(t *testing.T) {
 		if r.Verdict != verify.VerdictPending {
 			t.Errorf("verdict %s, want pending", r.Verdict)
 		}
-		reports = append(reports, strings.NewReplacer(id, "ID", commit, "COMMIT").Replace(string(encode(t, r))))
+		if diff := cmp.Diff([]string{"consent", "plan", "batch", "attestation"}, with(r, verify.Pass)); diff != "" {
+			t.Errorf("what passes (-want +got):\n%s", diff)
+		}
+		said := strings.NewReplacer(id, "ID", commit, "COMMIT").Replace(string(encode(t, r)))
+		reports = append(reports, place.ReplaceAllString(said, `$1"INDEX"`))
 	}
 	if diff := cmp.Diff(reports[0], reports[1]); diff != "" {
 		t.Errorf("a pad can be told from a task:\n%s", diff)
@@ -509,13 +521,14 @@ func TestShopPad(t *testing.T) {
 	id := plan.ShopID(l.plan.Consent, l.plan.Day, uint32(i))
 	day, _ := wholeDay(t)
 	at := slices.IndexFunc(day.records, func(p verify.Proven) bool { return p.Record.Stream == shop.StreamOf(id) })
+	day.anchor(t)
 	a.Seal, a.Bundle, a.Stream = nil, day.write(t), encode(t, body{"items": []any{item(day.records[at].Record, domain.Hash{})}})
 	a.Shop = edit(t, a.Shop, func(m body) {
 		m["id"], m["slot"], m["commit"], m["phase"] = id, i, l.plan.Slots[i].Commit, "pad"
 		delete(m, "revealed")
 	})
 	r := shopReport(t, a)
-	if diff := cmp.Diff([]string{"consent", "plan", "cap", "count", "commit", "inclusion"}, with(r, verify.Pass)); diff != "" || r.Verdict != verify.VerdictOK {
+	if diff := cmp.Diff([]string{"consent", "plan", "cap", "count", "commit", "inclusion", "batch", "attestation"}, with(r, verify.Pass)); diff != "" || r.Verdict != verify.VerdictOK {
 		t.Errorf("verdict %s; what passes (-want +got):\n%s", r.Verdict, diff)
 	}
 }
@@ -535,7 +548,7 @@ func TestShopInPart(t *testing.T) {
 		}, []string{"cap", "count", "choice"}, []string{"payment"}, verify.VerdictPending},
 		"the log is not signed": {func(_ *testing.T, a *verify.Answers) {
 			a.Stream, a.Bundle = []byte(`{"items":[]}`), nil
-		}, []string{"cap", "records", "host", "seal", "reveal", "inclusion"}, []string{"payment"}, verify.VerdictPending},
+		}, []string{"cap", "records", "host", "seal", "reveal", "inclusion", "batch", "attestation"}, []string{"payment"}, verify.VerdictPending},
 		"the reply is erased": {func(t *testing.T, a *verify.Answers) {
 			t.Helper()
 			a.Shop = edit(t, a.Shop, func(m body) {
