@@ -34,7 +34,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test test-peers test-chain check fmt lint race fuzz bench tamper generate contracts fresh postgres compiler peers clean
+.PHONY: help demo run build test test-peers test-chain classify check fmt lint race fuzz bench tamper generate contracts fresh postgres compiler peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,13 @@ test-peers: postgres compiler peers ## run the tests against programs of others:
 
 test-chain: postgres peers ## kill the process that attests, over and over, while its chain loses blocks (npm)
 	@PEERS=$(CURDIR)/.ci/peers go test -tags peers -run '^TestChain' -count=1 -timeout $(TIMEOUT) ./cmd/internal/assembly
+
+classify: peers ## try to tell the shopper's requests from those of its identities' own libraries; fails above 60 % (npm, Python)
+	@if ! /usr/bin/python3 -c 'import requests, httpx, aiohttp' 2>/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
+		echo 'libraries of Python are missing: installing python3-requests, python3-httpx, python3-aiohttp and curl' >&2; \
+		$(call install,python3-requests python3-httpx python3-aiohttp curl); \
+	fi
+	@PEERS=$(CURDIR)/.ci/peers go test -tags peers -run '^TestClassify$$' -count=1 -v -timeout $(TIMEOUT) ./commands/agents/classify
 
 check: fmt fresh lint test ## all that a change must pass: format, generated files, vet, lint, tests
 

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,12 +52,13 @@ func (l *latch) again() {
 }
 
 // guard returns c as a connection on which nothing is written before the gate
-// has opened. begun is called before each write, ended after it.
-func (l *latch) guard(c net.Conn, begun, ended func()) net.Conn {
+// has opened. begun is called before each write, ended after it. With apart, what
+// follows a head is written after it and not with it; to the gate they are one.
+func (l *latch) guard(c net.Conn, apart bool, begun, ended func()) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns = append(l.conns, c)
-	return &guarded{c, l, begun, ended}
+	return &guarded{c, l, apart, begun, ended}
 }
 
 // pass asks the gate if nobody has yet, and returns the error of one that stays
@@ -114,6 +116,16 @@ func (l *latch) cut() {
 	l.let()
 }
 
+// delay lets small writes wait for the acknowledgement of those before.
+func delay(c net.Conn) {
+	if s, ok := c.(*tls.Conn); ok {
+		c = s.NetConn()
+	}
+	if s, ok := c.(*net.TCPConn); ok {
+		_ = s.SetNoDelay(false) // a connection that is closed already writes nothing
+	}
+}
+
 // drop makes the kernel forget what it was given and has not sent.
 func drop(c net.Conn) {
 	if s, ok := c.(*tls.Conn); ok {
@@ -156,6 +168,7 @@ func (e *gateError) Unwrap() error { return e.error }
 type guarded struct {
 	net.Conn
 	latch *latch
+	apart bool
 
 	begun, ended func()
 }
@@ -165,10 +178,23 @@ func (c *guarded) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	c.begun()
-	n, err := c.Conn.Write(b)
+	n, err := c.write(b)
 	c.ended()
 	if err != nil || c.latch.buffered.Load() {
 		c.latch.done()
 	}
 	return n, err
+}
+
+func (c *guarded) write(b []byte) (int, error) {
+	_, body, ok := bytes.Cut(b, []byte("\r\n\r\n"))
+	if !c.apart || !ok || len(body) == 0 { // no JSON holds an end of a head
+		return c.Conn.Write(b)
+	}
+	end := len(b) - len(body)
+	if n, err := c.Conn.Write(b[:end]); err != nil {
+		return n, err
+	}
+	n, err := c.Conn.Write(body)
+	return end + n, err
 }

@@ -57,7 +57,10 @@ func (n Net) Line(ctx context.Context, s Sender, g Gate) *Line {
 		if err != nil {
 			return nil, err
 		}
-		c = l.latch.guard(c, l.mark, l.tell)
+		if s.Nagle {
+			delay(c)
+		}
+		c = l.latch.guard(c, s.BodyApart, l.mark, l.tell)
 		if s.ordered() {
 			c = &shaped{Conn: c, sender: &l.sender, mcp: l.mcp}
 		}
@@ -216,6 +219,9 @@ func (l *Line) request(ctx context.Context, method, target string, h http.Header
 // do sends one request. It returns an [Error], or an error of another type if
 // the request was not carried out for a reason on our side.
 func (l *Line) do(ctx context.Context, method, target string, h http.Header, body []byte) (*http.Response, error) {
+	if l.sender.ConnectsAnew {
+		l.pool.CloseIdleConnections()
+	}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { l.latch.buffered.Store(true) },
 	})
@@ -328,7 +334,13 @@ func (l *Line) post(ctx context.Context, target string, h http.Header, body, id 
 	}
 	if stream != nil && res.StatusCode < 400 {
 		err = stream.answer(ctx, id, a)
-	} else if body, e := readAll(res, maxReply); e != nil {
+		a.Latency = l.since()
+		if err == nil && replies == nil && !l.sender.MCPListens {
+			stream.finish() // software that listens goes on at once, over another connection
+		}
+		return err
+	}
+	if body, e := readAll(res, maxReply); e != nil {
 		err = l.broken(ctx, res.StatusCode, e)
 	} else if !a.find(body, id) {
 		err = unreadable(res.StatusCode, res.Header, body)
@@ -397,6 +409,14 @@ type Stream struct {
 
 // Close ends the stream.
 func (s *Stream) Close() { _ = s.res.Body.Close() }
+
+// finish reads what follows an answer, if it comes soon: most libraries read an
+// answer to its end, and use a connection again only then.
+func (s *Stream) finish() {
+	late := time.AfterFunc(finishTimeout, s.Close)
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, io.LimitReader(s.res.Body, maxReply)) // nothing of it is expected
+}
 
 // Next returns the next event and its name. The end of the stream is an [Error].
 func (s *Stream) Next(ctx context.Context) (name string, data []byte, err error) {

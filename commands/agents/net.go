@@ -26,6 +26,7 @@ const (
 	handshakeTimeout = 10 * time.Second
 	firstByteTimeout = 30 * time.Second
 	gateTimeout      = 5 * time.Second
+	finishTimeout    = time.Second // for the rest of a stream whose answer is there
 	maxHead          = 64 << 10
 	maxHops          = 3
 	writeBuffer      = 64 << 10 // more than a request, so that it is one write

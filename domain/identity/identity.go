@@ -88,6 +88,13 @@ type Identity struct {
 
 	ALPN []string `json:"alpn"` // offered in TLS, never h2; none: the extension is not sent
 
+	// How requests are put on connections: each on a new one, as each is a run of
+	// the program; a body after its head and not with it; and small writes waiting
+	// for each other (RFC 896).
+	ConnectsAnew bool `json:"connectsAnew"`
+	BodyApart    bool `json:"bodyApart"`
+	Nagle        bool `json:"nagle"`
+
 	ContentType string   `json:"contentType"` // of a JSON body
 	Body        Body     `json:"body"`        // of a JSON body
 	FrameOrder  []string `json:"frameOrder"`  // keys of a JSON-RPC frame; keys without a value are left out
