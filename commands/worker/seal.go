@@ -88,9 +88,9 @@ func (w *Worker) leaves(ctx context.Context, id string, hour uint64) ([]domain.H
 	return leaves, nil
 }
 
-// pinned returns the first seal that found a slot at last, its last sealed record.
-// and the root of that seal. Both are zero if there is none: the slot is revealed before the next full hour, or
-// nobody was there to seal it.
+// pinned returns the first seal that found a slot at last, its last sealed record,
+// and the root of that seal. Both are zero if there is none: the slot is revealed
+// before the next full hour, or nobody was there to seal it.
 func (w *Worker) pinned(ctx context.Context, d *planned, slot uint32, last ledger.Record) (p shop.Pinned, root domain.Hash, err error) {
 	from := max(seal.HourOf(last.Time), seal.FirstHour(d.Day.Day)) // the seal of the hour may have been made late
 	hours, err := w.Work.Seals(ctx, d.Consent, from, seal.FirstHour(d.Day.Day+2)-1)
