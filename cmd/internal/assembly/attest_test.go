@@ -13,12 +13,12 @@ import (
 
 const anAddress = "0x0000000000000000000000000000000000000001"
 
-// openWith opens a programme with an environment, on a schema of its own.
-func openWith(t *testing.T, env map[string]string) (*assembly.Programme, error) {
+// openWith opens a programme with an environment.
+func openWith(t *testing.T, schema string, env map[string]string) (*assembly.Programme, error) {
 	t.Helper()
 	c := assembly.ConfigFrom(func(name string) string { return env[name] })
 	c.StateDir = t.TempDir()
-	return assembly.Open(t.Context(), c, assembly.Options{Schema: "attesting"})
+	return assembly.Open(t.Context(), c, assembly.Options{Schema: schema})
 }
 
 // TestAttestingRefused gives settings that cannot be used. They are refused before
@@ -40,7 +40,7 @@ func TestAttestingRefused(t *testing.T) {
 		{"a key that is not there", map[string]string{"MYSTERY_ATTESTER_KEY_FILE": "/nowhere/key"}, "/nowhere/key"},
 	} {
 		tt.env["MYSTERY_DATABASE_URL"] = "postgres://nowhere.invalid/none"
-		if _, err := openWith(t, tt.env); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := openWith(t, "", tt.env); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: Open = %v, want an error with %s", tt.name, err, tt.want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestAttestingOpens(t *testing.T) {
 	if err := os.WriteFile(key, []byte(hex.EncodeToString([]byte(strings.Repeat("k", 32)))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := openWith(t, map[string]string{
+	p, err := openWith(t, pgtest.Schema(pgtest.Open(t)), map[string]string{
 		"MYSTERY_DATABASE_URL": pgtest.URL(t), "MYSTERY_ATTESTER_KEY_FILE": key, "MYSTERY_ATTEST_CHAIN": "777",
 		"MYSTERY_RPC_777": "http://127.0.0.1:1", "MYSTERY_ATTEST_EAS": anAddress, "MYSTERY_ATTEST_REGISTRY": anAddress,
 	})
