@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -88,7 +89,7 @@ func (h *Histories) of(s ledger.Stream) []told {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	known, _ := h.held.Get(s)
-	return known[:len(known):len(known)]
+	return slices.Clip(known)
 }
 
 // keep holds the first events of a stream, unless more of them are held already,

@@ -80,7 +80,7 @@ func attestedBatches(t *testing.T, n int, twice bool) (items []string, node stri
 	var before *batch.State
 	var ref common.Hash
 	for i := range n {
-		open := []batch.Open{{Commit: domain.Hash{byte(i + 1)}, Index: uint64(i)}} //nolint:gosec // not negative
+		open := []batch.Open{{Commit: domain.Hash{byte(i + 1)}, Index: uint64(i)}}
 		s, _, err := batch.Close(before, 1337, batch.Word(schema), open, uint64(n), domain.Hash{1})
 		if err != nil {
 			t.Fatal(err)

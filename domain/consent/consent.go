@@ -69,7 +69,7 @@ const (
 	AlreadyActive Cause = "active_consent"  // the agent has a consent in force
 	HostUnproven  Cause = "host_not_proven" // an endpoint is not shown to be the owner's, for a reason of its own
 
-	// Causes of a host whose word is no proof.
+	// HostStopped and those after it are causes of a host whose word is no proof.
 	HostStopped     Cause = "host_stopped"     // it wants no tasks
 	OwnerNotListed  Cause = "owner_not_listed" // its document names others
 	PrivateAddress  Cause = "private_address"  // it is not on the public internet

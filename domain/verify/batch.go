@@ -72,7 +72,7 @@ func (p PublishedBatch) Members(records [][]byte) Check {
 		c, ok, err := commitOf(r)
 		switch {
 		case err != nil:
-			return fail("record %d cannot be read: %s", s.From+uint64(i), domain.Sentence(err)) //nolint:gosec // not negative
+			return fail("record %d cannot be read: %s", s.From+uint64(i), domain.Sentence(err))
 		case ok && !seen[c]:
 			seen[c], commits = true, append(commits, c)
 		}
