@@ -15,6 +15,7 @@ import (
 // any more: tasks leave as long as their plans are attested, then they are missed, and
 // reveals wait two hours for a chain that does not come back.
 func TestNothingLeavesUnattested(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, _ := openWith(t, flags{seed: "91", listen: "127.0.0.1:0", anchored: true})
 	s.days(t, 2.99)

@@ -309,6 +309,7 @@ func TestFirstDayAtTheEdge(t *testing.T) {
 }
 
 func TestOwnersNonceMakesTheSeeds(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "26")
 	nonce := s.flags.draw("owner's nonce")
@@ -435,6 +436,7 @@ func (v *vanishing) Observe(ctx context.Context, kind task.Kind, url string, s a
 // An agent that is down or talks rubbish has outcomes of its own, and nothing of it
 // is our failure.
 func TestAgentIsDown(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "29")
 	p := s.give(t, func(r *consent.Request) { r.MaxPerDay, r.RevealDelaySeconds = 24, 3600 })
@@ -498,6 +500,7 @@ func (a *answering) Ask(ctx context.Context, _ task.Kind, c agents.Call) (agents
 // While the programme is paused nothing is sent, and what would have been is missed
 // for that reason.
 func TestPausedProgramme(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "30")
 	p := s.give(t, func(r *consent.Request) { r.MaxPerDay, r.RevealDelaySeconds = 24, 3600 })

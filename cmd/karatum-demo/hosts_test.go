@@ -109,6 +109,7 @@ func TestHostIsSpared(t *testing.T) {
 // A host that asks to be left alone is, whatever consent its tasks belong to: what is
 // due before is missed, and then it goes on.
 func TestHostIsLeftAlone(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "65")
 	s.crowd(t, "one", "two", "three")
@@ -168,6 +169,7 @@ func TestHostIsLeftAlone(t *testing.T) {
 // at an endpoint that is a verified identity; and new consents are refused until it
 // says otherwise.
 func TestHostStops(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "62")
 	s.crowd(t, "one", "two")
@@ -265,6 +267,7 @@ func TestWithdrawnIdentityIsLost(t *testing.T) {
 
 // Hosts are read at fixed moments, whatever is due, and at once after a start.
 func TestHostsAreReadAtAFixedCadence(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	for _, every := range []time.Duration{0, 20 * time.Minute, 3 * time.Hour} {
 		s := bare(t, "64")

@@ -67,6 +67,7 @@ func (s *stage) ends(t *testing.T, ref agent.Ref) (at time.Time, ended []consent
 // The registry is asked every hour. A chain that cannot be read changes nothing;
 // one that names another owner ends the consent, and what was sent comes out.
 func TestTransferOnRegistryEndsConsent(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "61")
 	chain := &registry{owner: s.owner}
@@ -112,6 +113,7 @@ func TestTransferOnRegistryEndsConsent(t *testing.T) {
 // What an operator records ends a consent at once. If the process ends between the
 // two records, the cycle makes it good within the hour.
 func TestLostCertificateEndsConsent(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "62")
 	const ref = agent.Ref("build:certified")

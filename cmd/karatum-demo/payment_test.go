@@ -188,6 +188,7 @@ func (m *market) paidOnce(t *testing.T) {
 // task comes to follows from what the seller did and from the chain, and all of it can
 // be checked once it is revealed.
 func TestPayments(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	want := map[x402test.Trick]deal{
 		x402test.Honest:  {"pass", shop.Taken, true, true},
@@ -222,6 +223,7 @@ func TestPayments(t *testing.T) {
 
 // A month's limit holds, and what it leaves no room for is blocked.
 func TestPaymentsOfAMonth(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	m, _ := sell(t, "72", "5999", x402test.Honest)
 	m.days(t, 4.1)
@@ -245,6 +247,7 @@ func TestPaymentsOfAMonth(t *testing.T) {
 // Where the chain cannot be asked, a payment that was refused in return says nothing,
 // and what it came to is unknown.
 func TestPaymentsWithoutChain(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	m, p := sell(t, "73", "1000000", x402test.Denies, x402test.Honest, x402test.Lost)
 	m.token.Down(true)
@@ -265,6 +268,7 @@ func TestPaymentsWithoutChain(t *testing.T) {
 // Without an account that pays nothing is planned that costs something, and the day
 // says so.
 func TestPaymentsWithoutPayer(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	m, p := sell(t, "74", "1000000", x402test.Honest)
 	m.prog.Worker.Purse.Keys = nil

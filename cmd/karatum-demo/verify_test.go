@@ -22,6 +22,7 @@ import (
 // bundles, slot by slot, day by day and the log as a whole, he and the service come to
 // the same verdicts. Whatever he finds that was changed is a failed check.
 func TestStranger(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, consents := openWith(t, flags{seed: "14", listen: "127.0.0.1:0", anchored: true})
 	s.days(t, 5)
