@@ -230,6 +230,7 @@ func TestPaymentsOfAMonth(t *testing.T) {
 	paid, blocked := 0, 0
 	for _, d := range m.deals(t) {
 		switch d {
+		case deal{"missed host_busy", "", false, false}: // two of them lay too close to each other
 		case deal{"pass", shop.Taken, true, true}:
 			paid++
 		case deal{"blocked payment_cap", "", false, false}:
