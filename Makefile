@@ -140,6 +140,10 @@ peers: ## install the programs of others that test-peers runs against
 		echo 'npm is missing: installing nodejs and npm' >&2; \
 		$(call install,nodejs npm); \
 	fi; \
+	if ! type -P sqlite3 >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
+		echo 'sqlite3, by which the witness is told of logs, is missing: installing it' >&2; \
+		$(call install,sqlite3); \
+	fi; \
 	if ! type -P npm >/dev/null; then \
 		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \
 		exit 1; \

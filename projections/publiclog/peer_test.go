@@ -34,7 +34,7 @@ func TestPeerLitewitness(t *testing.T) {
 	const name = "witness.example/lite"
 	sqlite, err := exec.LookPath("sqlite3")
 	if err != nil {
-		t.Skip("sqlite3 is missing, which tells litewitness of logs (Debian: apt-get install sqlite3)")
+		t.Fatal("sqlite3 is missing, which tells litewitness of logs (Debian: apt-get install sqlite3)")
 	}
 	dir := t.TempDir()
 	install := exec.CommandContext(t.Context(), "go", "install", litewitness)
