@@ -26,6 +26,7 @@ type findingBody struct {
 	Note        string                `json:"note" doc:"The same in plain words."`
 	Exam        finding.Arm           `json:"exam"`
 	Field       finding.Arm           `json:"field"`
+	Sources     []finding.Source      `json:"examSources" doc:"What the exam is made of: trial attempts of the certification, and runs of the harness."`
 	Families    []finding.Family      `json:"families" doc:"For reading; no test is made of them."`
 	Test        string                `json:"test" doc:"z_pooled or fisher_exact; empty if there is not enough data."`
 	P           string                `json:"p" doc:"One-sided."`
@@ -101,7 +102,7 @@ func (s *server) findingOf(f projections.Finding) findingBody {
 	return findingBody{
 		Mark: markOf(f.Demo), At: f.At, Consent: f.Consent, ConsentURL: s.consentURL(f.Consent), Agent: f.Agent,
 		Cycle: string(f.Cycle), Day: f.Day, Date: domain.DayString(f.Day), Look: f.Look,
-		Verdict: string(f.Verdict), Note: f.Note, Exam: f.Exam, Field: f.Field, Families: f.Families,
+		Verdict: string(f.Verdict), Note: f.Note, Exam: f.Exam, Field: f.Field, Sources: f.Sources, Families: f.Families,
 		Test: f.Test, P: f.P, Drop: f.Drop, Gated: string(f.GatedVerdict), LogE: f.LogE, PAlways: f.PAlways, Band: f.Band, Conformity: f.Conformity,
 		Stratified: f.Stratified, Detectable: f.DetectableDrop, Latency: f.Latency, AllConsents: f.AllConsents, Rule: f.Rule, Thresholds: f.Thresholds,
 	}

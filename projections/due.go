@@ -22,7 +22,7 @@ import (
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 6, Visibility: domain.Sealed,
+	Name: "due", Version: 7, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -76,6 +76,13 @@ var DueWork = Projection{
 			n     bigint not null, -- version in the agent's stream
 			event bytea  not null,
 			primary key (agent, n)
+		);
+		create table due_trials (
+			agent   text   not null,
+			attempt text   not null,
+			n       bigint not null, -- version in the agent's stream
+			event   bytea  not null,
+			primary key (agent, attempt)
 		)`,
 	Apply: applyDue,
 }
@@ -125,6 +132,11 @@ var (
 		insert into due_seals (consent, hour) select * from unnest($1::text[], $2::bigint[])`}
 	addDueRun = &Change{Table: "due_runs", Key: 2, SQL: `
 		insert into due_runs (agent, n, event) select * from unnest($1::text[], $2::bigint[], $3::bytea[])`}
+	addDueTrial = &Change{Table: "due_trials", Key: 2, SQL: `
+		insert into due_trials (agent, attempt, n, event) select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[])`}
+	dropDueTrial = &Change{Table: "due_trials", Key: 2, SQL: `
+		delete from due_trials t using unnest($1::text[], $2::text[]) as v (agent, attempt)
+		where (t.agent, t.attempt) = (v.agent, v.attempt)`}
 )
 
 func applyDue(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
@@ -139,18 +151,30 @@ func applyDue(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 		return applyDueSlot(tx, r, e)
 	case seal.Sealed:
 		return tx.Do(addDueSeal, e.Consent, e.Hour)
-	case exam.RunRecorded:
-		data, err := domain.Encode(e)
-		if err != nil {
-			return err
-		}
-		return tx.Do(addDueRun, r.Stream.ID(), r.Version, data)
+	case exam.Event:
+		return applyDueExam(tx, r, e)
 	case finding.Reached:
 		final := e.Cycle == finding.AtEnd
 		if err := tx.Do(compareDueConsent, e.Consent, e.Look, final, e.PAlways); err != nil || final {
 			return err
 		}
 		return tx.Do(addDueCompared, e.Consent, e.Day)
+	}
+	return nil
+}
+
+func applyDueExam(tx Tx, r ledger.Record, e exam.Event) error {
+	data, err := domain.Encode(e)
+	if err != nil {
+		return err
+	}
+	switch e := e.(type) {
+	case exam.RunRecorded:
+		return tx.Do(addDueRun, r.Stream.ID(), r.Version, data)
+	case exam.AttemptRecorded:
+		return tx.Do(addDueTrial, r.Stream.ID(), e.Attempt, r.Version, data)
+	case exam.AttemptWithdrawn:
+		return tx.Do(dropDueTrial, r.Stream.ID(), e.Attempt)
 	}
 	return nil
 }
@@ -424,21 +448,36 @@ func (d Due) Compared(ctx context.Context, consent string) (DueComparisons, erro
 	return c, err
 }
 
-// Exam returns the attempts of all exam runs of an agent, in order.
-func (d Due) Exam(ctx context.Context, ref agent.Ref) ([]exam.Attempt, error) {
-	runs, err := collect(ctx, d.Pool, pgx.RowTo[[]byte], `select event from due_runs where agent = $1 order by n`, string(ref))
+// Exam returns the samples of an agent's exam: first those of its trial attempts, then
+// those of its runs, each in the order of their recording.
+func (d Due) Exam(ctx context.Context, ref agent.Ref) ([]exam.Sample, error) {
+	samples := []exam.Sample{}
+	trials, err := collect(ctx, d.Pool, scanEvent[exam.AttemptRecorded], `select event from due_trials where agent = $1 order by n`, string(ref))
 	if err != nil {
 		return nil, err
 	}
-	attempts := []exam.Attempt{}
-	for _, event := range runs {
-		var run exam.RunRecorded
-		if err := domain.Unmarshal(event, &run); err != nil {
-			return nil, err
+	for _, trial := range trials {
+		if s, ok := trial.Sample(); ok {
+			samples = append(samples, s)
 		}
-		attempts = append(attempts, run.Attempts...)
 	}
-	return attempts, nil
+	runs, err := collect(ctx, d.Pool, scanEvent[exam.RunRecorded], `select event from due_runs where agent = $1 order by n`, string(ref))
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		samples = append(samples, run.Samples()...)
+	}
+	return samples, nil
+}
+
+func scanEvent[E any](row pgx.CollectableRow) (e E, err error) {
+	var data []byte
+	if err = row.Scan(&data); err != nil {
+		return e, err
+	}
+	err = domain.Unmarshal(data, &e)
+	return e, err
 }
 
 // A DueResult is how a revealed task ended.

@@ -13,6 +13,7 @@ import (
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
@@ -380,8 +381,14 @@ func TestDue(t *testing.T) {
 	if diff := cmp.Diff(wantCompared, must(due.Compared(ctx, first.consent))(t)); diff != "" {
 		t.Errorf("Compared (-want +got):\n%s", diff)
 	}
-	if got := must(due.Exam(ctx, house))(t); len(got) != 2 || got[1].Outcome != task.Fail {
-		t.Errorf("Exam = %+v", got)
+	wantExam := []exam.Sample{
+		{Source: "trial", Family: "date", Outcome: task.Pass, LatencyMs: 700},
+		{Source: "trial", Family: "date", Outcome: task.Fail, LatencyMs: 700},
+		{Source: "run:demo-harness", Family: "unit", Outcome: task.Pass},
+		{Source: "run:demo-harness", Family: "unit", Outcome: task.Fail},
+	}
+	if diff := cmp.Diff(wantExam, must(due.Exam(ctx, house))(t)); diff != "" {
+		t.Errorf("Exam (-want +got):\n%s", diff)
 	}
 	if got := must(due.Field(ctx, first.consent))(t); len(got) != 3 || got[0].Family != "unit" || got[0].Result.Outcome != task.Pass {
 		t.Errorf("Field = %+v", got)

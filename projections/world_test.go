@@ -318,6 +318,10 @@ func life(t *testing.T, h *history) (first, second day) {
 		{Seed: hash("e"), Template: "unit.length", Family: "unit", Outcome: task.Pass, Literal: task.Pass},
 		{Seed: hash("f"), Template: "unit.length", Family: "unit", Outcome: task.Fail, Literal: task.Fail},
 	}})
+	for i, outcome := range []exam.TrialOutcome{exam.Success, exam.Partial, exam.Disputed, exam.Failure} {
+		h.add(t, exam.StreamOf(house), exam.AttemptRecorded{Agent: house, Attempt: fmt.Sprint("t", i), Family: "date", Outcome: outcome, LatencyMs: 700})
+	}
+	h.add(t, exam.StreamOf(house), exam.AttemptWithdrawn{Agent: house, Attempt: "t3", Reason: "two right answers"})
 	first, second = newDay(id, 20514), newDay(id, 20515)
 	first.seal(t, h)
 	for _, slot := range first.tasks[:3] {

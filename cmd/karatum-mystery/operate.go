@@ -11,6 +11,7 @@ import (
 	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/exam"
 )
 
 func (p *program) exam() *cobra.Command {
@@ -19,8 +20,72 @@ func (p *program) exam() *cobra.Command {
 		Short: "Examine agents under the harness's own name",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(p.examRun())
+	c.AddCommand(p.examRun(), p.examRecord(), p.examWithdraw())
 	return c
+}
+
+func (p *program) examRecord() *cobra.Command {
+	var ref, outcome string
+	var e exam.RecordAttempt
+	c := &cobra.Command{
+		Use:   "record ATTEMPT --agent REF --family NAME --outcome OUTCOME",
+		Short: "Record a trial attempt of an agent's certification",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.Attempt, e.Outcome = args[0], exam.TrialOutcome(outcome)
+			return p.examine(cmd, ref, func(ref agent.Ref) exam.Command { e.Agent = ref; return e }, "recorded")
+		},
+	}
+	c.Flags().StringVar(&ref, "agent", "", "the `agent`, such as build:42 (required)")
+	c.Flags().StringVar(&e.Family, "family", "", "`family` of its task (required)")
+	c.Flags().StringVar(&outcome, "outcome", "", "SUCCESS, PARTIAL, FAILURE, UNKNOWN, DISPUTED or REVOKED (required)")
+	c.Flags().Int64Var(&e.LatencyMs, "latency-ms", 0, "how long it took, in `milliseconds`")
+	must(c.MarkFlagRequired("agent"))
+	must(c.MarkFlagRequired("family"))
+	must(c.MarkFlagRequired("outcome"))
+	return c
+}
+
+func (p *program) examWithdraw() *cobra.Command {
+	var ref string
+	var e exam.WithdrawAttempt
+	c := &cobra.Command{
+		Use:   "withdraw ATTEMPT --agent REF --reason TEXT",
+		Short: "Let a trial attempt count no more",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.Attempt = args[0]
+			return p.examine(cmd, ref, func(ref agent.Ref) exam.Command { e.Agent = ref; return e }, "withdrawn")
+		},
+	}
+	c.Flags().StringVar(&ref, "agent", "", "the `agent`, such as build:42 (required)")
+	p.reason(c, &e.Reason)
+	must(c.MarkFlagRequired("agent"))
+	return c
+}
+
+// examine carries out a command on a trial attempt of a registered agent.
+func (p *program) examine(cmd *cobra.Command, text string, of func(agent.Ref) exam.Command, done string) error {
+	ref, err := agent.ParseRef(text)
+	if err != nil {
+		return fmt.Errorf("--agent: %w", err)
+	}
+	prog, err := p.open(cmd.Context(), false)
+	if err != nil {
+		return err
+	}
+	defer prog.Close()
+	switch known, err := prog.Service.KnownAgent(cmd.Context(), ref); {
+	case err != nil:
+		return err
+	case !known.Registered:
+		return fmt.Errorf("agent %s is not registered: %w", ref, domain.ErrNotFound)
+	}
+	if err := prog.Service.Exam(cmd.Context(), operator(), ref, of(ref)); err != nil {
+		return err
+	}
+	attempt := cmd.Flags().Arg(0)
+	return p.print(map[string]any{"agent": ref, "attempt": attempt, "is": done}, fmt.Sprintf("attempt %s of %s is %s", attempt, ref, done))
 }
 
 func (p *program) examRun() *cobra.Command {

@@ -57,7 +57,7 @@ func unplanned(v *view) (n int) {
 
 // Arms is what a comparison looks at.
 type Arms struct {
-	Exam      []exam.Attempt
+	Exam      []exam.Sample
 	Field     []Result      // revealed, of the consent
 	Unplanned int           // tasks of days without a plan: they count as missed
 	AllField  []Result      // revealed, of all consents the agent ever had
@@ -82,9 +82,9 @@ func Compare(a Arms) finding.Reached {
 	c := stats.Compare(e, f)
 	r := finding.Reached{
 		Exam: examined.close(e), Field: field.close(f),
-		Families: families(&examined, &field),
-		Verdict:  finding.Verdict(c.Verdict),
-		Rule:     rule,
+		Sources: sources(a.Exam), Families: families(&examined, &field),
+		Verdict: finding.Verdict(c.Verdict),
+		Rule:    rule,
 		Thresholds: finding.Thresholds{
 			MinExam: stats.MinExam, MinField: stats.MinField,
 			MaxP: stats.Format(stats.MaxP), MinDropPoints: stats.MinDropPoints,
@@ -270,6 +270,27 @@ func families(examined, field *tally) []finding.Family {
 		})
 	}
 	slices.SortFunc(list, func(a, b finding.Family) int { return strings.Compare(a.Family, b.Family) })
+	return list
+}
+
+// sources counts the samples of the exam by where they come from.
+func sources(samples []exam.Sample) []finding.Source {
+	list := []finding.Source{}
+	for _, s := range samples {
+		i := slices.IndexFunc(list, func(f finding.Source) bool { return f.Source == s.Source })
+		if i < 0 {
+			i = len(list)
+			list = append(list, finding.Source{Source: s.Source})
+		}
+		if s.Outcome == task.Blocked {
+			continue
+		}
+		list[i].Counted++
+		if s.Outcome == task.Pass {
+			list[i].Passed++
+		}
+	}
+	slices.SortFunc(list, func(a, b finding.Source) int { return strings.Compare(a.Source, b.Source) })
 	return list
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/karatum/mystery/domain/task"
 )
 
-func attempts(outcome task.Outcome, n int) (list []exam.Attempt) {
+func attempts(outcome task.Outcome, n int) (list []exam.Sample) {
 	for range n {
-		list = append(list, exam.Attempt{Family: "dates", Outcome: outcome, LatencyMs: 10})
+		list = append(list, exam.Sample{Source: "run:harness", Family: "dates", Outcome: outcome, LatencyMs: 10})
 	}
 	return list
 }
@@ -33,7 +33,7 @@ func TestCompareVerdicts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name      string
-		exam      []exam.Attempt
+		exam      []exam.Sample
 		field     []worker.Result
 		verdict   finding.Verdict
 		test      string
@@ -171,5 +171,20 @@ func TestCompareLatencies(t *testing.T) {
 	if got.Exam.MedianMs != "10" || got.Field.MedianMs != "≥15010" || got.Field.P90Ms != "≥30000" || got.Latency.P90 != "≥3000" {
 		t.Errorf("exam %s ms, field %s ms and %s ms, ratio %s; a timeout took at least as long as it was given",
 			got.Exam.MedianMs, got.Field.MedianMs, got.Field.P90Ms, got.Latency.P90)
+	}
+}
+
+// The two sources of an exam count together and are listed apart; what was blocked
+// counts in neither.
+func TestCompareSources(t *testing.T) {
+	t.Parallel()
+	trials, runs := attempts(task.Pass, 3), attempts(task.Fail, 2)
+	for i := range trials {
+		trials[i].Source = exam.Trials
+	}
+	got := worker.Compare(worker.Arms{Exam: append(append(trials, runs...), attempts(task.Blocked, 1)...)})
+	want := []finding.Source{{Source: "run:harness", Counted: 2}, {Source: "trial", Counted: 3, Passed: 3}}
+	if diff := cmp.Diff(want, got.Sources); diff != "" || got.Exam.Counted != 5 {
+		t.Errorf("%d counted, sources (-want +got):\n%s", got.Exam.Counted, diff)
 	}
 }

@@ -102,8 +102,9 @@ type Work interface {
 	// Compared returns the comparisons of a consent.
 	Compared(ctx context.Context, consentID string) (Comparisons, error)
 
-	// Exam returns the attempts of all recorded exam runs of an agent.
-	Exam(ctx context.Context, ref agent.Ref) ([]exam.Attempt, error)
+	// Exam returns the samples of an agent's exam: of its trial attempts that are not
+	// withdrawn, and of all recorded runs.
+	Exam(ctx context.Context, ref agent.Ref) ([]exam.Sample, error)
 
 	// Field returns the revealed results of a consent, AgentField those of all
 	// consents that an agent ever had.

@@ -16,6 +16,10 @@ func Check(s State, events []Event) error {
 	switch e := e.(type) {
 	case RunRecorded:
 		return Decider.Gives(s, RecordRun(e), events)
+	case AttemptRecorded:
+		return Decider.Gives(s, RecordAttempt(e), events)
+	case AttemptWithdrawn:
+		return Decider.Gives(s, WithdrawAttempt(e), events)
 	}
 	panic(fmt.Sprintf("exam: unreachable event %T", e))
 }

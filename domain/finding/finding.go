@@ -42,6 +42,7 @@ type Reached struct {
 	Look       int        `json:"look"` // 1, 2, 3, …: how often this consent was looked at
 	Exam       Arm        `json:"exam"`
 	Field      Arm        `json:"field"`
+	Sources    []Source   `json:"examSources"` // what the exam is made of
 	Families   []Family   `json:"families"`
 	Test       string     `json:"test"` // z_pooled, fisher_exact, or "" if not enough data
 	P          string     `json:"p"`    // one-sided
@@ -130,6 +131,14 @@ type Arm struct {
 	Rate      Interval `json:"rate"` // 95 % Wilson
 	MedianMs  string   `json:"medianMs"`
 	P90Ms     string   `json:"p90Ms"`
+}
+
+// A Source is where samples of the exam come from: trial attempts of the
+// certification, or runs of the harness.
+type Source struct {
+	Source  string `json:"source"`
+	Counted int    `json:"counted"`
+	Passed  int    `json:"passed"`
 }
 
 // An Interval is an estimate with its 95 % interval, "" where there is none.

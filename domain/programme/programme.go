@@ -159,12 +159,12 @@ func (p Pause) Check() error {
 	if err := p.Scope.Check(); err != nil {
 		return err
 	}
-	return checkReason(p.Reason)
+	return domain.CheckReason(p.Reason)
 }
 
 // Check returns nil if the resumption says why, else an error matching
 // [domain.ErrInvalid].
-func (r Resume) Check() error { return checkReason(r.Reason) }
+func (r Resume) Check() error { return domain.CheckReason(r.Reason) }
 
 // A Key is an operator key that was registered.
 type Key struct {
@@ -280,7 +280,7 @@ func register(s State, key domain.Hash) ([]Event, error) {
 // retire gives up a key that nothing hangs on any more. The newest stays, for
 // new consents need one.
 func retire(s State, c RetireKey) ([]Event, error) {
-	if err := checkReason(c.Reason); err != nil {
+	if err := domain.CheckReason(c.Reason); err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(s.Keys, func(k Key) bool { return k.ID == c.Key })

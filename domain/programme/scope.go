@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/identity"
@@ -91,22 +89,6 @@ func (s Scope) Check() error {
 		}
 	default:
 		return invalid("%q is not everything, nor a host, a consent, a template or an identity", s)
-	}
-	return nil
-}
-
-// maxReason bounds what stands in public for ever.
-const maxReason = 500
-
-// checkReason returns nil for a reason that people can read.
-func checkReason(reason string) error {
-	switch {
-	case strings.TrimSpace(reason) == "":
-		return invalid("a reason says to everybody why; it must not be empty")
-	case !utf8.ValidString(reason), strings.ContainsFunc(reason, unicode.IsControl):
-		return invalid("a reason is one line of text")
-	case utf8.RuneCountInString(reason) > maxReason:
-		return invalid("a reason has at most %d characters", maxReason)
 	}
 	return nil
 }

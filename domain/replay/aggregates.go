@@ -37,7 +37,7 @@ func (p *Replay) aggregate(s ledger.Stream) aggregate {
 	case "exam":
 		return &folded[exam.State, exam.Command, exam.Event]{
 			decider: exam.Decider, check: exam.Check,
-			named: func(e exam.Event) bool { r, ok := e.(exam.RunRecorded); return !ok || exam.StreamOf(r.Agent) == s },
+			named: func(e exam.Event) bool { return exam.StreamOf(agentOfExam(e)) == s },
 		}
 	case "finding":
 		return &folded[finding.State, finding.Command, finding.Event]{
@@ -120,6 +120,18 @@ func nameOfConsent(s ledger.Stream) func(consent.Event) bool {
 		}
 		return true
 	}
+}
+
+func agentOfExam(e exam.Event) (ref agent.Ref) {
+	switch e := e.(type) {
+	case exam.RunRecorded:
+		ref = e.Agent
+	case exam.AttemptRecorded:
+		ref = e.Agent
+	case exam.AttemptWithdrawn:
+		ref = e.Agent
+	}
+	return ref
 }
 
 func nameOfPlan(s ledger.Stream) func(plan.Event) bool {

@@ -58,7 +58,7 @@ func (w *work) Compared(ctx context.Context, consentID string) (worker.Compariso
 	return worker.Comparisons(c), err
 }
 
-func (w *work) Exam(ctx context.Context, ref agent.Ref) ([]exam.Attempt, error) {
+func (w *work) Exam(ctx context.Context, ref agent.Ref) ([]exam.Sample, error) {
 	return w.due.Exam(ctx, ref)
 }
 
