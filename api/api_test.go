@@ -21,6 +21,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -525,6 +526,12 @@ func TestRevealed(t *testing.T) {
 	if first["date"] != domain.DayString(d.day) || opened["key"] != d.key.String() || opened["count"] != 4.0 {
 		t.Errorf("the opened plan is %v", first)
 	}
+	wantNotes := []any{map[string]any{
+		"endpoint": "ep_0", "reason": "no_task", "text": "There is no honest task for what they do.", "count": 1.0, "names": []any{"poetry"},
+	}}
+	if diff := cmp.Diff(wantNotes, opened["notes"]); diff != "" {
+		t.Errorf("the notes of the opened plan (-want +got):\n%s", diff)
+	}
 	if f, _ := c["finding"].(map[string]any); f["verdict"] != "insufficient" || f["label"] != "DEMO" {
 		t.Errorf("the finding is %v", c["finding"])
 	}
@@ -609,6 +616,22 @@ func TestTerms(t *testing.T) {
 		if versions, _ := published[list].([]any); len(versions) != 1 {
 			t.Errorf("published %s: %v", list, published[list])
 		}
+	}
+}
+
+// The document names every reason why something is not shopped, as the list does.
+func TestReasonsInTheDocument(t *testing.T) {
+	t.Parallel()
+	var want []any
+	for _, r := range plan.Reasons() {
+		want = append(want, string(r))
+	}
+	s := published().Components.Schemas["NoteBody"]
+	if s == nil || s.Properties["reason"] == nil {
+		t.Fatal("the document has no reasons of notes")
+	}
+	if diff := cmp.Diff(want, s.Properties["reason"].Enum); diff != "" {
+		t.Errorf("reasons in the document (-want +got):\n%s", diff)
 	}
 }
 

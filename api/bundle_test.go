@@ -66,7 +66,7 @@ func TestLedgerBundle(t *testing.T) {
 
 	b := w.get(verifyDay)
 	checks, _ := b["checks"].([]any)
-	if b["consent"] != d.consent || b["phase"] != "opened" || b["verdict"] != "fail" || len(checks) != 14 { // nothing follows from a key here
+	if b["consent"] != d.consent || b["phase"] != "opened" || b["verdict"] != "fail" || len(checks) != 15 { // nothing follows from a key here
 		t.Errorf("the checks of the day are %v", b)
 	}
 	for path, status := range map[string]int{

@@ -61,7 +61,16 @@ type planOpened struct {
 	Count    int            `json:"count" doc:"Of tasks on this day."`
 	Eligible plan.Eligible  `json:"eligible"`
 	Surfaces []plan.Surface `json:"surfaces"`
-	Notes    []string       `json:"notes"`
+	Notes    []noteBody     `json:"notes" doc:"What was not shopped, and why."`
+}
+
+// A noteBody says what was not shopped on a day, and why.
+type noteBody struct {
+	Endpoint string      `json:"endpoint,omitempty" example:"ep_0" doc:"Absent where it is about the day."`
+	Reason   plan.Reason `json:"reason" enum:"kind_left_out,unread,nothing_offered,no_payer,too_many,unusable_name,skill_left_out,changes_state,unfit_schema,no_task,no_chain,no_plan,limit_reached,operator_late,paused,proof_stale,unattested,host_busy,host_lost,consent_over"`
+	Text     string      `json:"text" doc:"The reason in plain words."`
+	Count    int         `json:"count,omitempty" doc:"Of the skills, tools or tasks that it is about."`
+	Names    []string    `json:"names,omitempty" doc:"Of the first of these skills or tools, cut and escaped."`
 }
 
 type revocation struct {
@@ -236,7 +245,15 @@ func planOf(p projections.Plan) planBody {
 		b.Commits, b.Eligible = p.Sealed.Commits[:], p.Sealed.Eligible
 	}
 	if o := p.Opened; o != nil {
-		b.Opened = &planOpened{p.OpenedAt, o.Key, o.Path, o.Cap, o.Count, o.Eligible, o.Surfaces, o.Notes}
+		b.Opened = &planOpened{p.OpenedAt, o.Key, o.Path, o.Cap, o.Count, o.Eligible, o.Surfaces, notesOf(o.Notes)}
 	}
 	return b
+}
+
+func notesOf(notes []plan.Note) []noteBody {
+	list := make([]noteBody, len(notes))
+	for i, n := range notes {
+		list[i] = noteBody{n.Endpoint, n.Reason, n.Reason.Sentence(), n.Count, n.Names}
+	}
+	return list
 }

@@ -401,7 +401,8 @@ func (d day) open() {
 	d.t.Helper()
 	d.ok(d.service.Plan(d.t.Context(), d.meta("open"), d.consent, plan.Open{
 		Consent: d.consent, Day: d.day, Planned: true, Key: d.key, Path: []domain.Hash{}, Cap: 12, Count: len(d.tasks),
-		Eligible: plan.Eligible{Endpoints: []plan.EligibleEndpoint{}}, Surfaces: []plan.Surface{}, Notes: []string{},
+		Eligible: plan.Eligible{Endpoints: []plan.EligibleEndpoint{}}, Surfaces: []plan.Surface{},
+		Notes: []plan.Note{{Endpoint: "ep_0", Reason: "no_task", Count: 1, Names: []string{"poetry"}}},
 	}))
 }
 

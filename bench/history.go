@@ -161,7 +161,7 @@ func (h *history) day(id string, ref agent.Ref, day uint32) error {
 	}
 	return h.add(plan.StreamOf(id), plan.Opened{
 		Consent: id, Day: day, Planned: true, Key: hashOf("key", id, day), Path: []domain.Hash{hashOf(1), hashOf(2), hashOf(3)},
-		Cap: 12, Count: tasksPerDay, Eligible: eligible, Surfaces: []plan.Surface{}, Notes: []string{},
+		Cap: 12, Count: tasksPerDay, Eligible: eligible, Surfaces: []plan.Surface{}, Notes: []plan.Note{},
 	})
 }
 

@@ -274,7 +274,7 @@ func (d day) open(t *testing.T, h *history) {
 	t.Helper()
 	h.add(t, plan.StreamOf(d.consent), plan.Opened{
 		Consent: d.consent, Day: d.day, Planned: true, Key: d.key, Path: []domain.Hash{hash("sibling")}, Cap: 12, Count: tasksPerDay,
-		Eligible: plan.Eligible{Endpoints: []plan.EligibleEndpoint{}}, Surfaces: []plan.Surface{}, Notes: []string{"ep_1: nothing"},
+		Eligible: plan.Eligible{Endpoints: []plan.EligibleEndpoint{}}, Surfaces: []plan.Surface{}, Notes: []plan.Note{{Endpoint: "ep_1", Reason: plan.Unread}},
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/karatum/mystery/api/explorer"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/terms"
 	"github.com/karatum/mystery/projections"
@@ -290,6 +291,14 @@ func TestWhatPagesSay(t *testing.T) {
 	for _, id := range identity.Pool() {
 		pool = append(pool, id.UserAgent, id.ClientInfo.Name+" "+id.ClientInfo.Version)
 	}
+	ethics := []string{
+		"24 a day, 100 a week", "Tasks for one host 23 a day", "every 30 minutes", "5 an hour for an agent, 20 in all", "Endpoints of one agent 6", "1 hour to 30 days", "7 to 365 days", "15 minutes", `{"owners": [], "stop": true}`,
+		"abuse@karatum.com", "all tasks for the host agent.example:443, since 1 Mar 2026, 12:00:00 UTC. Reason given: They asked.",
+		"all tasks under the consent cns_x", "all tasks made from the template unit.length", "all tasks under identity 3",
+	}
+	for _, r := range plan.Reasons() {
+		ethics = append(ethics, fmt.Sprintf("%s %s %s", r, r.Subject(), r.Sentence()))
+	}
 	for _, tt := range []struct {
 		path string
 		want []string
@@ -297,11 +306,7 @@ func TestWhatPagesSay(t *testing.T) {
 		{"/mystery", []string{"37", "1,234,567", "999", `all tasks for everybody, since 1 Mar 2026, 12:00:00 UTC. Reason given: <script>alert("paused")</script> & more`, "DEMO Karatum’s own agents"}},
 		{"/mystery/terms", all},
 		{"/mystery/identities", pool},
-		{"/mystery/ethics", []string{
-			"24 a day, 100 a week", "Tasks for one host 23 a day", "every 30 minutes", "5 an hour for an agent, 20 in all", "Endpoints of one agent 6", "1 hour to 30 days", "7 to 365 days", "15 minutes", `{"owners": [], "stop": true}`,
-			"abuse@karatum.com", "all tasks for the host agent.example:443, since 1 Mar 2026, 12:00:00 UTC. Reason given: They asked.",
-			"all tasks under the consent cns_x", "all tasks made from the template unit.length", "all tasks under identity 3",
-		}},
+		{"/mystery/ethics", ethics},
 		{"/bot", []string{"KaratumBot/1.0 (+https://karatum.com/bot)", "/.well-known/karatum-mystery.json", "abuse@karatum.com"}},
 	} {
 		body, words := page(t, c, tt.path)

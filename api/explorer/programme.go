@@ -11,6 +11,7 @@ import (
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/terms"
 	"github.com/karatum/mystery/projections"
@@ -121,7 +122,8 @@ func since(versions []projections.Version) *time.Time {
 type ethicsPage struct {
 	frame
 
-	Limits []limit
+	Limits  []limit
+	Reasons []plan.Reason
 }
 
 // A limit is one row of the table of limits.
@@ -168,7 +170,7 @@ func (p *Pages) ethics(f frame, _ projections.Status) any {
 	f.Title = "Ethics, disclosure and limits"
 	f.Description = "What the Mystery Shopper holds to, how often it sends, and how to stop it."
 	f.JSON = "/v1/mystery"
-	return ethicsPage{frame: f, Limits: limits(f)}
+	return ethicsPage{frame: f, Limits: limits(f), Reasons: plan.Reasons()}
 }
 
 func (p *Pages) bot(f frame, _ projections.Status) any {

@@ -15,6 +15,9 @@ import (
 // forms of events. A chain that is not in it is a [domain.ErrUnavailable].
 type Set map[uint64]*Client
 
+// Reads reports whether there is a node of the chain.
+func (s Set) Reads(chain uint64) bool { return s[chain] != nil }
+
 // Head returns the number of the newest block of a chain.
 func (s Set) Head(ctx context.Context, chain uint64) (uint64, error) {
 	c, err := s.client(chain)

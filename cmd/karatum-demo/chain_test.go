@@ -24,6 +24,8 @@ type tableChain struct {
 	down bool
 }
 
+func (*tableChain) Reads(uint64) bool { return true }
+
 func (c *tableChain) Head(_ context.Context, _ uint64) (uint64, error) {
 	if c.down {
 		return 0, errors.New("the node does not answer")

@@ -626,7 +626,7 @@ func TestSurfaceOfOpenedDays(t *testing.T) {
 			}
 			offers = append(offers, plan.Offer{ID: named.Endpoint, Surface: seen.Surface})
 		}
-		list, _ := plan.EligibleOf(offers, nil)
+		list, _ := plan.EligibleOf(offers, nil, plan.Means{})
 		if diff := cmp.Diff(list, day.Opened.Eligible); diff != "" {
 			t.Errorf("the eligible list does not follow from the surfaces:\n%s", diff)
 		}

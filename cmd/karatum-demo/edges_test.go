@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
@@ -118,6 +121,11 @@ func (s *stage) chronicle(t *testing.T, payloads ...consent.Payload) *chronicle 
 		of[plan.ConsentID(p.Nonce)] = p
 	}
 	sentAt := make(map[ledger.Stream]time.Time)
+	type day struct {
+		consent string
+		day     uint32
+	}
+	ends := make(map[day][]shop.Result)
 	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)
@@ -143,6 +151,7 @@ func (s *stage) chronicle(t *testing.T, payloads ...consent.Payload) *chronicle 
 			c.sent = append(c.sent, r.Time)
 		case shop.Revealed:
 			c.results[string(e.Result.State)+"/"+e.Result.Rule]++
+			ends[day{e.Consent, e.Day}] = append(ends[day{e.Consent, e.Day}], e.Result)
 			at := time.Unix(e.SendAt, 0).UTC()
 			if sent, ok := sentAt[r.Stream]; ok {
 				if sent.Before(at) || sent.After(at.Add(15*time.Minute)) {
@@ -159,6 +168,10 @@ func (s *stage) chronicle(t *testing.T, payloads ...consent.Payload) *chronicle 
 			}
 		case plan.Opened:
 			c.opened[e.Day] = r.Time
+			said := slices.DeleteFunc(slices.Clone(e.Notes), func(n plan.Note) bool { return n.Endpoint != "" })
+			if diff := cmp.Diff(plan.NotesOnDay(e.Planned, e.Eligible, e.Cap, ends[day{e.Consent, e.Day}]), said); diff != "" {
+				t.Errorf("day %s says other things of itself than happened (-want +got):\n%s", domain.DayString(e.Day), diff)
+			}
 			c.counts[e.Day] += e.Count
 			if len(e.Eligible.Endpoints) == 0 {
 				c.empty++

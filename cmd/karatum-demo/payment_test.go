@@ -8,7 +8,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -282,9 +281,9 @@ func TestPaymentsWithoutPayer(t *testing.T) {
 		t.Fatal("no day was opened")
 	}
 	for _, o := range opened {
-		note := "ep_0: it is for sale and not shopped, as there is no account that could pay"
-		if o.Cap != 0 || !slices.Contains(o.Notes, note) || len(o.Surfaces) != 0 {
-			t.Errorf("day %s was opened with cap %d and notes %q, want 0 and %q", domain.DayString(o.Day), o.Cap, o.Notes, note)
+		want := []plan.Note{{Endpoint: "ep_0", Reason: plan.NoPayer}}
+		if diff := cmp.Diff(want, o.Notes); diff != "" || o.Cap != 0 {
+			t.Errorf("day %s was opened with cap %d, want 0, and other notes (-want +got):\n%s", domain.DayString(o.Day), o.Cap, diff)
 		}
 	}
 	if n := len(m.seller.Payments()); n > 0 {

@@ -34,7 +34,7 @@ func (w *Worker) Examine(ctx context.Context, e Exam) error {
 	if err != nil {
 		return err
 	}
-	list, _ := plan.EligibleOf(offers, e.Payload.Skills)
+	list, _ := plan.EligibleOf(offers, e.Payload.Skills, plan.Means{ReadsChains: w.readsChains()})
 	if list.Empty() {
 		return fmt.Errorf("no endpoint of %s shows a skill or tool that a task exists for: %w", e.Payload.Agent, domain.ErrInvalid)
 	}

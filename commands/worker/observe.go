@@ -185,10 +185,9 @@ func (w *Worker) observer(consentID string, endpoint int, now time.Time) agents.
 	return agents.As(pool[plan.U(key, fmt.Sprintf("endpoint:%d", endpoint), uint64(len(pool)))])
 }
 
-// offers returns what the endpoints in scope showed for the purposes of a day:
+// offers returns what the endpoints of a consent showed for the purposes of a day:
 // the last surface before 20:00 of the day before, or for the first day of the
-// consent, if there is none, the one read when it was granted. Endpoints without
-// a surface are left out.
+// consent, if there is none, the one read when it was granted.
 func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (offers []plan.Offer, named []plan.Surface, targets map[string]agents.Target, err error) {
 	history, err := w.Work.Surfaces(ctx, p.Agent)
 	if err != nil {
@@ -197,11 +196,14 @@ func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (off
 	until := domain.DayStart(day).Add(-surfaceUntil)
 	named, targets = []plan.Surface{}, make(map[string]agents.Target)
 	for i, e := range p.Endpoints {
+		id := consent.EndpointID(i)
 		if !slices.Contains(p.Kinds, e.Kind) {
+			offers = append(offers, plan.Offer{ID: id, LeftOut: true})
 			continue
 		}
 		hash, ok := surfaceFor(history, e, until, day == p.FirstDay)
 		if !ok {
+			offers = append(offers, plan.Offer{ID: id, Unread: true})
 			continue
 		}
 		_, body, err := w.Bodies.Get(ctx, surfaceKey(hash))
@@ -212,7 +214,6 @@ func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (off
 		if err := domain.Unmarshal(body, &s); err != nil {
 			return nil, nil, nil, fmt.Errorf("surface %s of %s: %w", hash, e.URL, err)
 		}
-		id := consent.EndpointID(i)
 		offers = append(offers, plan.Offer{ID: id, Surface: s.Surface})
 		named = append(named, plan.Surface{Endpoint: id, Hash: hash})
 		targets[id] = s.Target

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -13,27 +12,6 @@ import (
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
-
-// payable returns what the endpoints show without what is for sale, if nothing can be
-// paid, and notes about what was left out.
-func (w *Worker) payable(ctx context.Context, offers []plan.Offer, surfaces []plan.Surface) (_ []plan.Offer, _ []plan.Surface, notes []string, err error) {
-	ready := false
-	if w.Purse != nil {
-		if ready, err = w.Purse.Ready(ctx); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	if ready {
-		return offers, surfaces, nil, nil
-	}
-	for _, o := range offers {
-		if o.Surface.Kind == task.X402 {
-			notes = append(notes, o.ID+": it is for sale and not shopped, as there is no account that could pay")
-			surfaces = slices.DeleteFunc(surfaces, func(s plan.Surface) bool { return s.Endpoint == o.ID })
-		}
-	}
-	return slices.DeleteFunc(offers, func(o plan.Offer) bool { return o.Surface.Kind == task.X402 }), surfaces, notes, nil
-}
 
 // purchase returns what pays for a task; nil if it is none that is paid for, or the
 // consent or the operator pays nothing.

@@ -36,7 +36,7 @@ type draft struct {
 	Entries  plan.Entries             `json:"entries"`
 	Surfaces []plan.Surface           `json:"surfaces"`
 	Targets  map[string]agents.Target `json:"targets"` // by endpoint
-	Notes    []string                 `json:"notes"`
+	Notes    []plan.Note              `json:"notes"`   // on what is not in the list
 }
 
 func draftKey(consentID string, day uint32) string { return fmt.Sprintf("plan/%s/%d", consentID, day) }
@@ -109,7 +109,7 @@ func (w *Worker) newDraft(ctx context.Context, g consent.Granted, plans []Plan, 
 	if err != nil {
 		return d, err
 	}
-	offers, surfaces, unpaid, err := w.payable(ctx, offers, surfaces)
+	means, err := w.means(ctx)
 	if err != nil {
 		return d, err
 	}
@@ -121,9 +121,22 @@ func (w *Worker) newDraft(ctx context.Context, g consent.Granted, plans []Plan, 
 		Limit:   plan.Cap(g.Payload.MaxPerDay, g.Payload.MaxPerWeek, before),
 		Entries: plan.EntriesOf(offers, g.Payload.Skills), Surfaces: surfaces, Targets: targets,
 	}
-	d.Eligible, d.Notes = plan.EligibleOf(offers, g.Payload.Skills)
-	d.Notes = append(d.Notes, unpaid...)
+	d.Eligible, d.Notes = plan.EligibleOf(offers, g.Payload.Skills, means)
 	return d, nil
+}
+
+// means returns what the operator is able to do besides asking.
+func (w *Worker) means(ctx context.Context) (m plan.Means, err error) {
+	m.ReadsChains = w.readsChains()
+	if w.Purse != nil {
+		m.Pays, err = w.Purse.Ready(ctx)
+	}
+	return m, err
+}
+
+// readsChains reports whether there are nodes of all chains that tasks ask about.
+func (w *Worker) readsChains() bool {
+	return w.Chain != nil && !slices.ContainsFunc(task.Chains(), func(id uint64) bool { return !w.Chain.Reads(id) })
 }
 
 // secret returns the day secret, which only both parties' parts give. It returns

@@ -355,12 +355,17 @@ func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
 	if err != nil {
 		return err
 	}
+	ends, err := w.ends(ctx, d, q)
+	if err != nil {
+		return err
+	}
 	opened := plan.Opened{
 		Consent: d.Consent, Day: d.Day.Day, Planned: q.Sealed,
 		Key:  plan.Key(secret, p.Nonce, d.Day.Day),
 		Path: plan.KeyPath(secret, p.Nonce, p.FirstDay, p.ValidityDays, d.Day.Day),
 		Cap:  d.Cap, Count: d.Count,
-		Eligible: d.Eligible, Surfaces: d.Surfaces, Notes: d.Notes,
+		Eligible: d.Eligible, Surfaces: d.Surfaces,
+		Notes: append(slices.Clone(d.Notes), plan.NotesOnDay(q.Sealed, d.Eligible, d.Cap, ends)...),
 	}
 	if opened.Path == nil {
 		opened.Path = []domain.Hash{}
@@ -382,4 +387,30 @@ func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
 		return err
 	}
 	return w.compare(ctx, v, q.Day, finding.AfterDay)
+}
+
+// ends returns how the tasks of a day ended, all of which are revealed.
+func (w *Worker) ends(ctx context.Context, d *planned, q Plan) (results []shop.Result, err error) {
+	if !q.Sealed {
+		return nil, nil
+	}
+	for _, s := range d.Slots {
+		if !s.Real {
+			continue
+		}
+		id := plan.ShopID(d.Consent, d.Day.Day, uint32(s.Index)) //nolint:gosec // below 24
+		for r, err := range w.Service.Log.Stream(ctx, shop.StreamOf(id), 0) {
+			if err != nil {
+				return nil, err
+			}
+			e, err := w.Service.Catalog.Decode(r.Type, r.Data)
+			if err != nil {
+				return nil, err
+			}
+			if revealed, ok := e.(shop.Revealed); ok {
+				results = append(results, revealed.Result)
+			}
+		}
+	}
+	return results, nil
 }

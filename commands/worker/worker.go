@@ -167,6 +167,9 @@ type Field interface {
 
 // Chain reads what deferred tasks ask for.
 type Chain interface {
+	// Reads reports whether there is a node of the chain with the given id.
+	Reads(chain uint64) bool
+
 	// Head returns the number of the newest block of the chain with the given id.
 	Head(ctx context.Context, chain uint64) (uint64, error)
 

@@ -1,11 +1,9 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/karatum/mystery/domain"
@@ -13,85 +11,63 @@ import (
 	"github.com/karatum/mystery/domain/task"
 )
 
-// EligibleOf returns the list made of what the endpoints in scope show, and notes
-// for people about skills that no honest task exists for. skills is the owner's
-// allow-list; empty means all.
-func EligibleOf(offers []Offer, skills []string) (Eligible, []string) {
-	versions := make(map[string]uint32)
-	for _, t := range task.Catalogue() {
-		versions[t.ID] = t.Version
-	}
+// EligibleOf returns the list made of what the endpoints of a consent show, and notes on
+// everything that is not in it. skills is the owner's allow-list; empty means all.
+func EligibleOf(offers []Offer, skills []string, m Means) (Eligible, []Note) {
 	l := Eligible{Endpoints: []EligibleEndpoint{}}
-	notes := []string{}
+	notes := []Note{}
 	for _, o := range offers {
-		matches := task.Match(o.Surface, skills)
-		e := EligibleEndpoint{ID: o.ID}
-		for id, entries := range matches {
-			t := EligibleTemplate{ID: id, Version: versions[id]}
-			for _, en := range entries {
-				t.Entries = append(t.Entries, en.Name)
-			}
-			slices.Sort(t.Entries)
-			t.Entries = slices.Compact(t.Entries)
-			if len(t.Entries) > 0 {
-				e.Templates = append(e.Templates, t)
-			}
-		}
-		notes = append(notes, unmatched(o)...)
-		slices.SortFunc(e.Templates, func(a, b EligibleTemplate) int { return strings.Compare(a.ID, b.ID) })
+		e, left := o.eligible(skills, m)
+		notes = append(notes, left...)
 		if len(e.Templates) > 0 {
 			l.Endpoints = append(l.Endpoints, e)
 		}
 	}
 	slices.SortFunc(l.Endpoints, func(a, b EligibleEndpoint) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(notes, compareNotes)
 	return l, notes
 }
 
-// unmatched looks past the owner's allow-list: a skill that the owner left out is
-// not one without a task.
-func unmatched(o Offer) (notes []string) {
-	used := make(map[string]bool)
-	for _, entries := range task.Match(o.Surface, nil) {
-		for _, en := range entries {
-			used[en.Name] = true
+// eligible returns what can be asked of an endpoint, and notes on the rest.
+func (o Offer) eligible(skills []string, m Means) (e EligibleEndpoint, notes []Note) {
+	e.ID = o.ID
+	s := o.Surface
+	switch {
+	case o.LeftOut:
+		return e, []Note{{Endpoint: o.ID, Reason: KindLeftOut}}
+	case o.Unread:
+		return e, []Note{{Endpoint: o.ID, Reason: Unread}}
+	case len(s.Skills)+len(s.Tools)+len(s.Sales) == 0:
+		return e, []Note{{Endpoint: o.ID, Reason: NothingOffered}}
+	case s.Kind == task.X402 && !m.Pays:
+		return e, []Note{{Endpoint: o.ID, Reason: NoPayer}}
+	}
+	matches := task.Match(s, skills)
+	left := make(map[Reason][]string)
+	for _, t := range task.Catalogue() {
+		var names []string
+		for _, en := range matches[t.ID] {
+			names = append(names, en.Name)
+		}
+		switch {
+		case len(names) == 0:
+		case t.OnChain() && !m.ReadsChains:
+			left[NoChain] = append(left[NoChain], names...)
+		default:
+			e.Templates = append(e.Templates, EligibleTemplate{ID: t.ID, Version: t.Version, Entries: names})
 		}
 	}
-	shown := make([]string, 0, len(o.Surface.Skills)+len(o.Surface.Tools))
-	for _, s := range o.Surface.Skills {
-		shown = append(shown, cmp.Or(s.ID, s.Name))
+	slices.Sort(left[NoChain])
+	left[NoChain] = slices.Compact(left[NoChain])
+	for _, l := range task.LeftOver(s, skills) {
+		left[Reason(l.Why)] = append(left[Reason(l.Why)], l.Name)
 	}
-	for _, t := range o.Surface.Tools {
-		shown = append(shown, t.Name)
-	}
-	var names []string
-	for _, name := range shown {
-		if !used[name] {
-			names = append(names, named(name))
+	for _, r := range reasons {
+		if names := left[r.word]; len(names) > 0 {
+			notes = append(notes, noteOn(o.ID, r.word, names))
 		}
 	}
-	if n := len(names); n > 0 {
-		more := ""
-		if n > maxNames {
-			names, more = names[:maxNames], fmt.Sprintf(" and %d more", n-maxNames)
-		}
-		notes = append(notes, fmt.Sprintf("%s: %d of %d skills or tools have no task and are not shopped: %s%s",
-			o.ID, n, len(shown), strings.Join(names, ", "), more))
-	}
-	return notes
-}
-
-// Bounds on what a note repeats of an agent's own words.
-const (
-	maxNames = 12
-	maxName  = 48 // bytes
-)
-
-// named quotes a name that an agent made up: one line of ASCII, of bounded length.
-func named(name string) string {
-	if len(name) > maxName {
-		name = name[:maxName] + "…"
-	}
-	return strconv.QuoteToASCII(name)
+	return e, notes
 }
 
 // A Day is a day's plan as both the service and a verifier compute it.

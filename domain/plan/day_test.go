@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,52 +51,80 @@ func TestEligibleOf(t *testing.T) {
 		{ID: "date.add_days", Version: 1, Entries: []string{"add_days"}},
 		{ID: "hash.sha256", Version: 1, Entries: []string{"sha256"}},
 	}
-	notes := []string{
-		`ep_1: 1 of 3 skills or tools have no task and are not shopped: "delete_account"`,
-		`ep_0: 1 of 4 skills or tools have no task and are not shopped: "poetry"`,
+	on := func(endpoint string, r plan.Reason, names ...string) plan.Note {
+		return plan.Note{Endpoint: endpoint, Reason: r, Count: len(names), Names: names}
 	}
+	notes := []plan.Note{on("ep_0", "no_task", "poetry"), on("ep_1", "changes_state", "delete_account")}
+	blocks := []plan.Offer{{ID: "ep_0", Surface: task.Surface{Kind: task.A2A, Skills: []task.Skill{
+		{ID: "block-explorer"}, {ID: "units", Tags: []string{"unit conversion", "block hash"}},
+	}}}}
+	sale := []plan.Offer{{ID: "ep_0", Surface: task.Surface{Kind: task.X402, Sales: []task.Sale{{}}}}}
 	for _, tt := range []struct {
 		name   string
 		offers []plan.Offer
 		skills []string
+		means  plan.Means
 		want   []plan.EligibleEndpoint
-		notes  []string
+		notes  []plan.Note
 	}{
-		{"everything", offers(), nil, []plan.EligibleEndpoint{
+		{name: "everything", offers: offers(), want: []plan.EligibleEndpoint{
 			{ID: "ep_0", Templates: append(slices.Clone(percentages), units)},
 			{ID: "ep_1", Templates: tools},
-		}, notes},
-		{"one endpoint of two", offers(), []string{"add_days"}, []plan.EligibleEndpoint{
+		}, notes: notes},
+		{name: "one endpoint of two", offers: offers(), skills: []string{"add_days"}, want: []plan.EligibleEndpoint{
 			{ID: "ep_1", Templates: tools[:1]},
-		}, notes},
-		{"one skill of an endpoint", offers(), []string{"convert-units", "percent"}, []plan.EligibleEndpoint{
+		}, notes: []plan.Note{
+			on("ep_0", "skill_left_out", "unit-convert", "convert-units", "percent", "poetry"),
+			on("ep_1", "skill_left_out", "sha256", "delete_account"),
+		}},
+		{name: "one skill of an endpoint", offers: offers()[1:], skills: []string{"convert-units", "percent", "poetry"}, want: []plan.EligibleEndpoint{
 			{ID: "ep_0", Templates: append(slices.Clone(percentages), plan.EligibleTemplate{
 				ID: "unit.convert", Version: 1, Entries: []string{"convert-units"},
 			})},
-		}, notes},
-		{"a skill by its name", offers(), []string{"Percentages"}, []plan.EligibleEndpoint{
+		}, notes: []plan.Note{on("ep_0", "skill_left_out", "unit-convert"), on("ep_0", "no_task", "poetry")}},
+		{name: "a skill by its name", offers: offers()[1:], skills: []string{"Percentages"}, want: []plan.EligibleEndpoint{
 			{ID: "ep_0", Templates: percentages},
-		}, notes},
-		{"a skill that nobody shows", offers(), []string{"chess"}, []plan.EligibleEndpoint{}, notes},
-		{"a skill without a task", offers(), []string{"poetry"}, []plan.EligibleEndpoint{}, notes},
-		{"no endpoint", nil, nil, []plan.EligibleEndpoint{}, []string{}},
-		{"endpoints that show nothing", []plan.Offer{{ID: "ep_0"}, {ID: "ep_1", Surface: task.Surface{Kind: task.MCP}}}, nil, []plan.EligibleEndpoint{}, []string{}},
-		{"a skill without an id", []plan.Offer{{ID: "ep_0", Surface: task.Surface{Kind: task.A2A, Skills: []task.Skill{
+		}, notes: []plan.Note{on("ep_0", "skill_left_out", "unit-convert", "convert-units", "poetry")}},
+		{name: "a skill that nobody shows", offers: offers()[:1], skills: []string{"chess"}, notes: []plan.Note{
+			on("ep_1", "skill_left_out", "sha256", "add_days", "delete_account"),
+		}},
+		{name: "no endpoint"},
+		{name: "endpoints that show nothing", offers: []plan.Offer{{ID: "ep_0"}, {ID: "ep_1", Surface: task.Surface{Kind: task.MCP}}}, notes: []plan.Note{
+			{Endpoint: "ep_0", Reason: plan.NothingOffered}, {Endpoint: "ep_1", Reason: plan.NothingOffered},
+		}},
+		{name: "endpoints of which nothing is known", offers: []plan.Offer{{ID: "ep_0", LeftOut: true}, {ID: "ep_1", Unread: true}}, notes: []plan.Note{
+			{Endpoint: "ep_0", Reason: plan.KindLeftOut}, {Endpoint: "ep_1", Reason: plan.Unread},
+		}},
+		{name: "a skill without an id", offers: []plan.Offer{{ID: "ep_0", Surface: task.Surface{Kind: task.A2A, Skills: []task.Skill{
 			{Name: "Percentages"},
-		}}}}, nil, []plan.EligibleEndpoint{
+		}}}}, want: []plan.EligibleEndpoint{
 			{ID: "ep_0", Templates: []plan.EligibleTemplate{
 				{ID: "arith.percent_change", Version: 1, Entries: []string{"Percentages"}},
 				{ID: "arith.percent_of", Version: 1, Entries: []string{"Percentages"}},
 			}},
-		}, []string{}},
+		}},
+		{name: "for sale with nobody to pay", offers: sale, notes: []plan.Note{{Endpoint: "ep_0", Reason: plan.NoPayer}}},
+		{name: "for sale", offers: sale, means: plan.Means{Pays: true}, want: []plan.EligibleEndpoint{
+			{ID: "ep_0", Templates: []plan.EligibleTemplate{{ID: "x402.pay", Version: 1, Entries: []string{"resource"}}}},
+		}},
+		{name: "a chain that cannot be read", offers: blocks, want: []plan.EligibleEndpoint{
+			{ID: "ep_0", Templates: []plan.EligibleTemplate{{ID: "unit.convert", Version: 1, Entries: []string{"units"}}}},
+		}, notes: []plan.Note{on("ep_0", "no_chain", "block-explorer", "units")}},
+		{name: "a chain that can be read", offers: blocks, means: plan.Means{ReadsChains: true}, want: []plan.EligibleEndpoint{
+			{ID: "ep_0", Templates: []plan.EligibleTemplate{
+				{ID: "chain.balance", Version: 1, Entries: []string{"block-explorer"}},
+				{ID: "chain.block_hash", Version: 1, Entries: []string{"block-explorer", "units"}},
+				{ID: "unit.convert", Version: 1, Entries: []string{"units"}},
+			}},
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, notes := plan.EligibleOf(tt.offers, tt.skills)
-			if diff := cmp.Diff(plan.Eligible{Endpoints: tt.want}, got); diff != "" {
+			got, notes := plan.EligibleOf(tt.offers, tt.skills, tt.means)
+			if diff := cmp.Diff(plan.Eligible{Endpoints: append([]plan.EligibleEndpoint{}, tt.want...)}, got); diff != "" {
 				t.Errorf("EligibleOf (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.notes, notes); diff != "" {
+			if diff := cmp.Diff(append([]plan.Note{}, tt.notes...), notes); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
 			if got.Empty() != (len(tt.want) == 0) {
@@ -111,7 +138,7 @@ func TestEligibleOf(t *testing.T) {
 // nothing in it is null.
 func TestEligibleOfBytes(t *testing.T) {
 	t.Parallel()
-	list, _ := plan.EligibleOf(offers(), nil)
+	list, _ := plan.EligibleOf(offers(), nil, plan.Means{})
 	want, err := list.Bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -123,33 +150,14 @@ func TestEligibleOfBytes(t *testing.T) {
 			slices.Reverse(o[0].Surface.Skills)
 			slices.Reverse(o[1].Surface.Tools)
 		}
-		list, _ := plan.EligibleOf(o, nil)
+		list, _ := plan.EligibleOf(o, nil, plan.Means{})
 		if got, err := list.Bytes(); err != nil || string(got) != string(want) {
 			t.Fatalf("list = %s, %v, want %s", got, err, want)
 		}
 	}
-	empty, _ := plan.EligibleOf(nil, nil)
+	empty, _ := plan.EligibleOf(nil, nil, plan.Means{})
 	if got, err := empty.Bytes(); err != nil || string(got) != `{"endpoints":[]}` {
 		t.Errorf("empty list = %s, %v, want {\"endpoints\":[]}", got, err)
-	}
-}
-
-// Notes repeat what agents call their skills, in public and for ever: so they keep
-// to one line of plain characters, however an agent spells and however much it has.
-func TestNotesAreTame(t *testing.T) {
-	t.Parallel()
-	wild := plan.Offer{ID: "ep_0", Surface: task.Surface{Kind: task.A2A}}
-	for range 40 {
-		wild.Surface.Skills = append(wild.Surface.Skills, task.Skill{ID: "\u202epoetry\n\x00\"<script>" + strings.Repeat("x", 5000)})
-	}
-	_, notes := plan.EligibleOf([]plan.Offer{wild}, nil)
-	if len(notes) != 1 || len(notes[0]) > 2000 || !strings.Contains(notes[0], "and 28 more") {
-		t.Fatalf("notes = %d of %d bytes: %.300q", len(notes), len(strings.Join(notes, "")), notes)
-	}
-	for _, c := range notes[0] {
-		if c < ' ' || c > '~' {
-			t.Errorf("the note holds %U: %.200q", c, notes[0])
-		}
 	}
 }
 
@@ -158,7 +166,7 @@ func TestNotesAreTame(t *testing.T) {
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	const draws = 6000
-	list, _ := plan.EligibleOf(offers(), nil)
+	list, _ := plan.EligibleOf(offers(), nil, plan.Means{})
 	got := make(map[plan.Choice]int)
 	for i := range uint32(draws) {
 		seed := seedOf(i)
@@ -190,7 +198,7 @@ func TestChoose(t *testing.T) {
 func TestCompute(t *testing.T) {
 	t.Parallel()
 	const day, limit = 20881, 12
-	list, _ := plan.EligibleOf(offers(), nil)
+	list, _ := plan.EligibleOf(offers(), nil, plan.Means{})
 	tasks := 0
 	for n := range uint32(16) {
 		secret := seedOf(n)
@@ -279,7 +287,7 @@ func TestComputeEmptyList(t *testing.T) {
 
 func TestComputeNoLimitLeft(t *testing.T) {
 	t.Parallel()
-	list, _ := plan.EligibleOf(offers(), nil)
+	list, _ := plan.EligibleOf(offers(), nil, plan.Means{})
 	d, err := plan.Compute(consentID, 20881, seedOf(1), plan.Cap(12, 60, 60), list, plan.EntriesOf(offers(), nil))
 	if err != nil || d.Cap != 0 || d.Count != 0 || check(t, d, list) != 0 {
 		t.Errorf("day at its limit: cap %d, count %d, %v, want 24 pads", d.Cap, d.Count, err)

@@ -56,10 +56,11 @@ type Opened struct {
 	Count    int           `json:"count"`
 	Eligible Eligible      `json:"eligible"`
 	Surfaces []Surface     `json:"surfaces"`
-	Notes    []string      `json:"notes"`
+	Notes    []Note        `json:"notes"` // what was not shopped, and why
 }
 
-// A Surface names the body that an endpoint's part of the list was made from.
+// A Surface names the body that an endpoint's part of the list was made from, or would
+// have been.
 type Surface struct {
 	Endpoint string      `json:"endpoint"`
 	Hash     domain.Hash `json:"hash"`
@@ -115,6 +116,9 @@ func decide(s State, c Command) ([]Event, error) {
 		}
 		if _, planned := s.Days[c.Day]; planned != c.Planned {
 			return nil, fmt.Errorf("day %s of %s: planned is %t: %w", domain.DayString(c.Day), c.Consent, planned, domain.ErrConflict)
+		}
+		if err := checkNotes(c.Notes); err != nil {
+			return nil, err
 		}
 		return []Event{Opened(c)}, nil
 	}
@@ -175,8 +179,17 @@ func (l Eligible) Choose(seed domain.Hash) Choice {
 // Empty reports whether the list leaves nothing to choose: the day's cap is then 0.
 func (l Eligible) Empty() bool { return len(l.Endpoints) == 0 }
 
-// Offer is an endpoint in scope and what it was last seen to show.
+// An Offer is an endpoint of a consent and what it was last seen to show.
 type Offer struct {
 	ID      string // ep_0, ep_1, …
 	Surface task.Surface
+
+	LeftOut bool // its kind is not in scope
+	Unread  bool // it showed nothing in time
+}
+
+// Means is what the operator is able to do besides asking.
+type Means struct {
+	Pays        bool // there is an account that could pay
+	ReadsChains bool // the chains that tasks ask about can be read
 }

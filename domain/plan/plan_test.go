@@ -15,7 +15,7 @@ func TestDecide(t *testing.T) {
 		return plan.Sealed{Consent: "cns_a", Day: day, Commits: [plan.Slots]domain.Hash{{first}}, Eligible: domain.Hash{9}}
 	}
 	opened := func(day uint32, planned bool) plan.Opened {
-		return plan.Opened{Consent: "cns_a", Day: day, Planned: planned, Key: domain.Hash{byte(day)}, Notes: []string{}}
+		return plan.Opened{Consent: "cns_a", Day: day, Planned: planned, Key: domain.Hash{byte(day)}, Notes: []plan.Note{}}
 	}
 	seal := func(s plan.Sealed) plan.Seal { return plan.Seal(s) }
 	open := func(o plan.Opened) plan.Open { return plan.Open(o) }
@@ -24,6 +24,11 @@ func TestDecide(t *testing.T) {
 	lastCommit := sealed(7, 1)
 	lastCommit.Commits[plan.Slots-1] = domain.Hash{1}
 
+	noting := func(notes ...plan.Note) plan.Opened {
+		o := opened(7, false)
+		o.Notes = notes
+		return o
+	}
 	type events = []plan.Event
 	domaintest.Decide(t, plan.Decider, []domaintest.Case[plan.Command, plan.Event]{
 		{Name: "seal", When: seal(sealed(7, 1)), Then: events{sealed(7, 1)}},
@@ -45,6 +50,26 @@ func TestDecide(t *testing.T) {
 			Name: "open an earlier day later", Given: events{sealed(7, 1), sealed(8, 1), opened(8, true)},
 			When: open(opened(7, true)), Then: events{opened(7, true)},
 		},
+
+		{
+			Name: "open with notes", When: open(noting(
+				plan.Note{Endpoint: "ep_0", Reason: "unread"}, plan.Note{Endpoint: "ep_1", Reason: "no_task", Count: 1, Names: []string{"poetry"}},
+				plan.Note{Reason: "no_plan"}, plan.Note{Reason: "host_busy", Count: 2},
+			)), Then: events{noting(
+				plan.Note{Endpoint: "ep_0", Reason: "unread"}, plan.Note{Endpoint: "ep_1", Reason: "no_task", Count: 1, Names: []string{"poetry"}},
+				plan.Note{Reason: "no_plan"}, plan.Note{Reason: "host_busy", Count: 2},
+			)},
+		},
+		{Name: "open with a reason of no list", When: open(noting(plan.Note{Endpoint: "ep_0", Reason: "boredom"})), Err: domain.ErrInvalid},
+		{Name: "open with an endpoint that is not named", When: open(noting(plan.Note{Reason: "unread"})), Err: domain.ErrInvalid},
+		{Name: "open with skills that are not named", When: open(noting(plan.Note{Endpoint: "ep_0", Reason: "no_task", Count: 1})), Err: domain.ErrInvalid},
+		{Name: "open with tasks that are not counted", When: open(noting(plan.Note{Reason: "paused"})), Err: domain.ErrInvalid},
+		{Name: "open with tasks of an endpoint", When: open(noting(plan.Note{Endpoint: "ep_0", Reason: "paused", Count: 1})), Err: domain.ErrInvalid},
+		{Name: "open with fewer tasks than none", When: open(noting(plan.Note{Reason: "paused", Count: -1})), Err: domain.ErrInvalid},
+		{Name: "open with a wild name", When: open(noting(plan.Note{Endpoint: "ep_0", Reason: "no_task", Count: 1, Names: []string{"a\nb"}})), Err: domain.ErrInvalid},
+		{Name: "open with a note twice", When: open(noting(plan.Note{Reason: "no_plan"}, plan.Note{Reason: "no_plan"})), Err: domain.ErrInvalid},
+		{Name: "open with the day before an endpoint", When: open(noting(plan.Note{Reason: "no_plan"}, plan.Note{Endpoint: "ep_0", Reason: "unread"})), Err: domain.ErrInvalid},
+		{Name: "open with endpoints in disorder", When: open(noting(plan.Note{Endpoint: "ep_1", Reason: "unread"}, plan.Note{Endpoint: "ep_0", Reason: "unread"})), Err: domain.ErrInvalid},
 	})
 }
 

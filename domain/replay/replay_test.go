@@ -153,7 +153,7 @@ func TestForgedEvents(t *testing.T) {
 		{"another consent's plan", plan.StreamOf(cons), []domain.Event{plan.Sealed{Consent: "cns_bbbbbbbbbbbbbbbbbbbb", Day: day + 1}}},
 		{"a day opened with another list", plan.StreamOf(cons), []domain.Event{plan.Opened{
 			Consent: cons, Day: day, Planned: true, Path: []domain.Hash{},
-			Eligible: plan.Eligible{Endpoints: []plan.EligibleEndpoint{}}, Surfaces: []plan.Surface{}, Notes: []string{},
+			Eligible: plan.Eligible{Endpoints: []plan.EligibleEndpoint{}}, Surfaces: []plan.Surface{}, Notes: []plan.Note{},
 		}}},
 		{"a commit that was not planned", shop.StreamOf(plan.ShopID(cons, day+1, 7)), []domain.Event{shop.Committed{Consent: cons, Day: day + 1, Slot: 7}}},
 		{"another commit than planned", shop.StreamOf(plan.ShopID(cons, day, 8)), []domain.Event{shop.Committed{Consent: cons, Day: day, Slot: 8, Commit: domain.Hash{1}}}},

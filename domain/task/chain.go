@@ -99,11 +99,26 @@ var networks = []network{
 	},
 }
 
+// Chains returns the ids of the chains that tasks ask about.
+func Chains() []uint64 {
+	ids := make([]uint64, len(networks))
+	for i, n := range networks {
+		ids[i] = n.id
+	}
+	return ids
+}
+
+// OnChain reports whether the tasks of the template ask about one of [Chains], which
+// has to be read when they are sent.
+func (t Template) OnChain() bool { return t.Family == chainFamily }
+
+const chainFamily = "chain"
+
 var chainVeto = []string{"price", "token price", "trading", "swap", "bridge", "wallet creation", "deploy", "nft"}
 
 var chainTemplates = []Template{
 	{
-		ID: "chain.block_hash", Version: 1, Family: "chain",
+		ID: "chain.block_hash", Version: 1, Family: chainFamily,
 		keywords: keywords{
 			own:       []string{"block hash", "blockhash", "get block hash"},
 			broad:     []string{"block explorer", "blockchain data", "on-chain data", "onchain data", "chain reader", "blockchain explorer"},
@@ -113,7 +128,7 @@ var chainTemplates = []Template{
 		make: makeBlockHash,
 	},
 	{
-		ID: "chain.balance", Version: 1, Family: "chain",
+		ID: "chain.balance", Version: 1, Family: chainFamily,
 		keywords: keywords{
 			own:       []string{"native balance", "eth balance", "balance at block", "address balance", "account balance on chain"},
 			broad:     []string{"block explorer", "blockchain data", "on-chain data", "onchain data", "chain reader", "blockchain explorer"},

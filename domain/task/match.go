@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -21,6 +22,10 @@ type Tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"inputSchema,omitempty"`
+
+	// Destructive says that its annotations call it destructive and not read-only. Most
+	// tools have none; to be silent is no hint.
+	Destructive bool `json:"destructive,omitempty"`
 }
 
 // A Sale is how a paid resource takes money, apart from its price, which it says to
@@ -123,54 +128,91 @@ const (
 //
 // A skill or tool is recognised by its id, name and tags; its description counts
 // only if those name no template at all. A tool must also have a schema that
-// takes the question, and neither its name nor its description may hint that it
-// changes anything. The question is taken in parts, where the tool is specific to the template and has a
+// takes the question, and neither its name, its description nor its annotations may
+// hint that it changes anything. The question is taken in parts, where the tool is specific to the template and has a
 // property for each part, or as a whole in its one free-text property. What a
 // schema leaves open is taken as allowed; a schema that cannot be read takes
 // nothing. Of a surface the first 128 skills or tools count, without those whose
 // name has more than 128 bytes. A resource that is for sale is bought: it has one
 // entry, [Resource], which no list of skills names and so none leaves out.
 func Match(s Surface, allow []string) map[string][]Entry {
-	m := make(map[string][]Entry)
+	m, _ := survey(s, allow)
+	return m
+}
+
+// LeftOver returns the skills and tools of a surface that Match finds no template for,
+// each with the first reason that applies, in the order in which they are shown.
+func LeftOver(s Surface, allow []string) []Left {
+	_, left := survey(s, allow)
+	return left
+}
+
+// A Left is a skill or tool that nothing can be asked of.
+type Left struct {
+	Name string // as the agent spells it; may be empty
+	Why  Unfit
+}
+
+// An Unfit says why nothing can be asked of a skill or tool.
+type Unfit string
+
+// Reasons, in the order in which they are looked for.
+const (
+	TooMany      Unfit = "too_many"      // it stands behind the first 128
+	UnusableName Unfit = "unusable_name" // it has none, or one that is too long
+	SkillLeftOut Unfit = "skill_left_out"
+	ChangesState Unfit = "changes_state"
+	UnfitSchema  Unfit = "unfit_schema"
+	NoTask       Unfit = "no_task"
+)
+
+// survey looks at all that a surface shows.
+func survey(s Surface, allow []string) (m map[string][]Entry, left []Left) {
+	m = make(map[string][]Entry)
 	seen := make(map[string]bool)
+	leave := func(name string, why Unfit) { left = append(left, Left{name, why}) }
+	// A name is taken by the first that has it.
+	passes := func(i int, name string, allowed bool) bool {
+		switch {
+		case i >= maxOffers:
+			leave(name, TooMany)
+		case name == "" || len(name) > maxName:
+			leave(name, UnusableName)
+		case seen[name]:
+		case !allowed:
+			leave(name, SkillLeftOut)
+		default:
+			seen[name] = true
+			return true
+		}
+		return false
+	}
 	switch s.Kind {
 	case A2A:
-		for _, skill := range s.Skills[:min(len(s.Skills), maxOffers)] {
-			name := skill.ID
-			if name == "" {
-				name = skill.Name
-			}
-			if name == "" || len(name) > maxName || seen[name] || !allowed(allow, skill.ID, skill.Name) {
+		for i, skill := range s.Skills {
+			name := cmp.Or(skill.ID, skill.Name)
+			if !passes(i, name, allowed(allow, skill.ID, skill.Name)) {
 				continue
 			}
-			seen[name] = true
-			named := phrases(append([]string{skill.ID, skill.Name}, skill.Tags...)...)
-			label := skill.Name
-			if len(label) > maxName {
-				label = ""
+			found := skill.take()
+			if len(found) == 0 {
+				leave(name, NoTask)
 			}
-			for _, c := range recognise(named, skill.Description) {
-				m[c.template.ID] = append(m[c.template.ID], Entry{Kind: A2A, Name: name, Label: label})
+			for id, e := range found {
+				m[id] = append(m[id], e)
 			}
 		}
 	case MCP:
-		for _, tool := range s.Tools[:min(len(s.Tools), maxOffers)] {
-			if tool.Name == "" || len(tool.Name) > maxName || seen[tool.Name] || !allowed(allow, tool.Name) {
+		for i, tool := range s.Tools {
+			if !passes(i, tool.Name, allowed(allow, tool.Name)) {
 				continue
 			}
-			seen[tool.Name] = true
-			if changesState(tool) {
-				continue
+			found, why := tool.take()
+			if len(found) == 0 {
+				leave(tool.Name, why)
 			}
-			properties, ok := readSchema(tool.InputSchema)
-			if !ok {
-				continue
-			}
-			for _, c := range recognise(phrases(tool.Name), tool.Description) {
-				if e, ok := properties.take(c.template, c.fitness); ok {
-					e.Kind, e.Name = MCP, tool.Name
-					m[c.template.ID] = append(m[c.template.ID], e)
-				}
+			for id, e := range found {
+				m[id] = append(m[id], e)
 			}
 		}
 	case X402:
@@ -178,10 +220,51 @@ func Match(s Surface, allow []string) map[string][]Entry {
 			m[paymentTemplate] = []Entry{{Kind: X402, Name: Resource}}
 		}
 	}
+	used := make(map[string]bool)
 	for _, entries := range m {
 		slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+		for _, e := range entries {
+			used[e.Name] = true
+		}
 	}
-	return m
+	return m, slices.DeleteFunc(left, func(l Left) bool { return used[l.Name] })
+}
+
+// take returns the entry by which a skill takes each template that it can take.
+func (s Skill) take() map[string]Entry {
+	label := s.Name
+	if len(label) > maxName {
+		label = ""
+	}
+	found := make(map[string]Entry)
+	for _, c := range recognise(phrases(append([]string{s.ID, s.Name}, s.Tags...)...), s.Description) {
+		found[c.template.ID] = Entry{Kind: A2A, Name: cmp.Or(s.ID, s.Name), Label: label}
+	}
+	return found
+}
+
+// take returns the entry by which a tool takes each template that it can take, or why
+// there is none.
+func (t Tool) take() (found map[string]Entry, why Unfit) {
+	if t.Destructive || changesState(t) {
+		return nil, ChangesState
+	}
+	known := recognise(phrases(t.Name), t.Description)
+	if len(known) == 0 {
+		return nil, NoTask
+	}
+	properties, ok := readSchema(t.InputSchema)
+	if !ok {
+		return nil, UnfitSchema
+	}
+	found = make(map[string]Entry)
+	for _, c := range known {
+		if e, ok := properties.take(c.template, c.fitness); ok {
+			e.Kind, e.Name = MCP, t.Name
+			found[c.template.ID] = e
+		}
+	}
+	return found, UnfitSchema
 }
 
 func allowed(allow []string, names ...string) bool {

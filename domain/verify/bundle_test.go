@@ -114,7 +114,7 @@ func planning(t *testing.T, l *life) []verify.Proven {
 	opened := record(t, []ledger.Record{sealed}, stream, domain.DayStart(day+1).Add(time.Hour+p.RevealDelay()), plan.Opened{
 		Consent: l.plan.Consent, Day: day, Planned: true, Key: plan.Key(operator, p.Nonce, day),
 		Path: plan.KeyPath(operator, p.Nonce, p.FirstDay, p.ValidityDays, day), Cap: l.plan.Cap, Count: l.plan.Count, Eligible: l.list,
-		Surfaces: []plan.Surface{}, Notes: []string{},
+		Surfaces: []plan.Surface{{Endpoint: "ep_0", Hash: domain.Sum([]byte("surface"))}}, Notes: []plan.Note{},
 	})
 	return []verify.Proven{{Record: sealed}, {Record: opened, Prev: sealed.Hash}}
 }
@@ -477,7 +477,7 @@ func TestDay(t *testing.T) {
 	t.Parallel()
 	b, l := wholeDay(t)
 	r := dayOf(t, b, l)
-	if r.Verdict != verify.VerdictOK || r.Phase != "opened" || len(withOf(r, verify.Pass)) != 14 {
+	if r.Verdict != verify.VerdictOK || r.Phase != "opened" || len(withOf(r, verify.Pass)) != 15 {
 		t.Errorf("verdict %s: %+v", r.Verdict, r.Checks)
 	}
 	b.anchor(t)
@@ -533,6 +533,9 @@ func TestDayLies(t *testing.T) {
 			b.records[3].Record = record(t, []ledger.Record{b.records[2].Record}, r.Stream, when, e)
 		}
 	}
+	noting := func(n plan.Note) func(*plan.Opened, *time.Time) {
+		return func(e *plan.Opened, _ *time.Time) { e.Notes = []plan.Note{n} }
+	}
 	first := func(b *bundling, typ domain.Type) int {
 		for i := range b.records {
 			if b.records[i].Record.Type == typ {
@@ -551,6 +554,15 @@ func TestDayLies(t *testing.T) {
 		{"another count", opened(func(e *plan.Opened, _ *time.Time) { e.Count++ }), []string{"count"}},
 		{"opened early", opened(func(_ *plan.Opened, at *time.Time) { *at = at.Add(-time.Minute) }), []string{"opening"}},
 		{"opened two days late", opened(func(_ *plan.Opened, at *time.Time) { *at = at.AddDate(0, 0, 2) }), []string{"opening"}},
+		{"a day said to have no plan", opened(noting(plan.Note{Reason: plan.NoPlan})), []string{"notes"}},
+		{"a task said to be missed", opened(noting(plan.Note{Reason: plan.Reason(shop.HostBusy), Count: 1})), []string{"notes"}},
+		{"an endpoint said to be out of scope", opened(noting(plan.Note{Endpoint: "ep_0", Reason: plan.KindLeftOut})), []string{"notes"}},
+		{"an endpoint said to be unread", opened(noting(plan.Note{Endpoint: "ep_0", Reason: plan.Unread})), []string{"notes"}},
+		{"an endpoint said to be for sale", opened(noting(plan.Note{Endpoint: "ep_0", Reason: plan.NoPayer})), []string{"notes"}},
+		{"an endpoint said to offer nothing", opened(noting(plan.Note{Endpoint: "ep_0", Reason: plan.NothingOffered})), []string{"notes"}},
+		{"an endpoint of nobody's", opened(noting(plan.Note{Endpoint: "ep_1", Reason: plan.Unread})), []string{"notes"}},
+		{"an endpoint that was not read, and nothing says so", opened(func(e *plan.Opened, _ *time.Time) { e.Surfaces = []plan.Surface{} }), []string{"notes"}},
+		{"an empty list, and nothing says why", opened(func(e *plan.Opened, _ *time.Time) { e.Eligible.Endpoints = []plan.EligibleEndpoint{} }), []string{"notes"}},
 		{"a task that is not revealed", func(b *bundling) {
 			i := first(b, shop.Revealed{}.EventType())
 			b.records, b.replies, b.sessions = append(b.records[:i:i], b.records[i+1:]...), b.replies[1:], b.sessions[1:]
@@ -635,7 +647,7 @@ func TestCapOfTheSixDaysBefore(t *testing.T) {
 			b.records, chain = append(b.records, proven), append(chain, r)
 		}
 		for back, count := range tt.counts {
-			add(plan.Opened{Consent: earlier, Day: l.plan.Day - back, Count: count, Path: []domain.Hash{}, Surfaces: []plan.Surface{}, Notes: []string{}})
+			add(plan.Opened{Consent: earlier, Day: l.plan.Day - back, Count: count, Path: []domain.Hash{}, Surfaces: []plan.Surface{}, Notes: []plan.Note{}})
 		}
 		if tt.sealed {
 			add(plan.Sealed{Consent: earlier, Day: l.plan.Day - 2})

@@ -29,7 +29,7 @@ type DayReport struct {
 }
 
 // dayChecks are the checks that wait for the opening of a day.
-var dayChecks = []string{"key", "cap", "count", "permutation", "pads", "tasks", "terminal", "opening"}
+var dayChecks = []string{"key", "cap", "count", "permutation", "pads", "tasks", "terminal", "notes", "opening"}
 
 // DayOf checks a day of a consent as a whole from a bundle that has all of it, as
 // [Excerpt.Day] does. A bundle that does not hold fails the check inclusion. It returns
@@ -58,6 +58,7 @@ func DayOf(bundle []byte, consent string, day uint32) (*DayReport, error) {
 //	pads         the commit of every other slot is that of a pad, and nothing happened there
 //	tasks        every task passes its own checks, as [Shop] makes them
 //	terminal     every task came to one end
+//	notes        the day says what was not shopped, as far as others can tell
 //	opening      the day was opened when it was due
 //
 // Before a day is opened only the first six are made, so the report is the same
@@ -172,6 +173,7 @@ func (d *dayCheck) checkOpened() {
 	} else {
 		d.all(Skipped, "the day has no plan", "permutation", "pads", "tasks", "terminal")
 	}
+	d.checkNotes()
 	d.checkOpening()
 }
 

@@ -204,7 +204,7 @@ func (x *Excerpt) open(e plan.Opened, at time.Time) error {
 	case p.Opened != nil || !e.Planned:
 		return bad("the plan of %s under %s is opened twice, or as none", domain.DayString(e.Day), e.Consent)
 	}
-	p.Opened = &shownOpening{Key: e.Key, Path: e.Path, Cap: e.Cap, Count: e.Count, Eligible: e.Eligible}
+	p.Opened = &shownOpening{Key: e.Key, Path: e.Path, Cap: e.Cap, Count: e.Count, Eligible: e.Eligible, surfaces: e.Surfaces, notes: e.Notes}
 	p.openedAt = at
 	return nil
 }

@@ -236,6 +236,9 @@ type shownOpening struct {
 	Cap      int           `json:"cap"`
 	Count    int           `json:"count"`
 	Eligible plan.Eligible `json:"eligible"`
+
+	surfaces []plan.Surface // if the public log was asked
+	notes    []plan.Note    // likewise
 }
 
 // A shownRecord is a record of the public log.

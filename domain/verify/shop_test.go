@@ -79,7 +79,7 @@ func lived(t *testing.T, p consent.Payload, shows task.Surface, nth int, lie fun
 	id, day := plan.ConsentID(p.Nonce), p.FirstDay
 	offers := []plan.Offer{{ID: "ep_0", Surface: shows}}
 	l := &life{sealedAt: domain.DayStart(day).Add(-90 * time.Minute), salt: domain.Sum([]byte("salt"))}
-	l.list, _ = plan.EligibleOf(offers, nil)
+	l.list, _ = plan.EligibleOf(offers, nil, plan.Means{Pays: true, ReadsChains: true})
 	key := plan.Key(operator, p.Nonce, day)
 	var err error
 	if l.plan, err = plan.Compute(id, day, plan.DaySecret(key, mine[:]), p.MaxPerDay, l.list, plan.EntriesOf(offers, nil)); err != nil {

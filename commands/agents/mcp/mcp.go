@@ -309,6 +309,7 @@ func (s *session) tools(ctx context.Context) ([]task.Tool, error) {
 				Name        string          `json:"name"`
 				Description string          `json:"description"`
 				InputSchema json.RawMessage `json:"inputSchema"`
+				Annotations json.RawMessage `json:"annotations"`
 			} `json:"tools"`
 			NextCursor string `json:"nextCursor"`
 		}
@@ -319,7 +320,7 @@ func (s *session) tools(ctx context.Context) ([]task.Tool, error) {
 			if _, err := domain.Canonical(t.InputSchema); err != nil {
 				t.InputSchema = nil
 			}
-			tools = append(tools, task.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema})
+			tools = append(tools, task.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema, Destructive: destructive(t.Annotations)})
 		}
 		if page.NextCursor == "" || seen[page.NextCursor] || len(tools) >= maxTools {
 			break
@@ -328,6 +329,16 @@ func (s *session) tools(ctx context.Context) ([]task.Tool, error) {
 		params = listParams{page.NextCursor, s.stateless}
 	}
 	return tools[:min(len(tools), maxTools)], nil
+}
+
+// destructive reports whether a tool says of itself that it destroys. What is no set of
+// annotations says nothing.
+func destructive(annotations json.RawMessage) bool {
+	var hints struct {
+		ReadOnly    bool `json:"readOnlyHint"`
+		Destructive bool `json:"destructiveHint"` // means something only where the other is false
+	}
+	return json.Unmarshal(annotations, &hints) == nil && hints.Destructive && !hints.ReadOnly
 }
 
 func (s *session) lists(ctx context.Context, name string) (bool, error) {

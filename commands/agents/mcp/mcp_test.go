@@ -306,6 +306,29 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
+// What a tool says of itself is heard where it is said as the protocol has it.
+func TestObserveDestructive(t *testing.T) {
+	t.Parallel()
+	for annotations, want := range map[string]bool{
+		`{}`:                         false,
+		`{"readOnlyHint":false}`:     false,
+		`{"destructiveHint":true}`:   true,
+		`{"destructiveHint":"true"}`: false,
+		`["destructiveHint"]`:        false,
+		`null`:                       false,
+		`{"readOnlyHint":true,"destructiveHint":true}`:  false, // which then means nothing
+		`{"readOnlyHint":false,"destructiveHint":true}`: true,
+	} {
+		tools := `"result":{"tools":[{"name":"calc","annotations":` + annotations + `}]}`
+		hs := httptest.NewServer(&server{answers: map[string]string{"initialize": hello, "tools/list": tools}})
+		surface, _, err := mcp.Client{Net: agents.Loopback(time.Now, nil)}.Observe(t.Context(), hs.URL, agents.As(identity.Pool()[0]))
+		hs.Close()
+		if err != nil || len(surface.Tools) != 1 || surface.Tools[0].Destructive != want {
+			t.Errorf("a tool with annotations %s: %+v, %v, want destructive %t", annotations, surface.Tools, err, want)
+		}
+	}
+}
+
 func TestObservePages(t *testing.T) {
 	t.Parallel()
 	page := func(i int, next string) string {
