@@ -148,7 +148,7 @@ peers: ## install the programs of others that test-peers runs against
 		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \
 		exit 1; \
 	fi; \
-	for folder in .ci/peers .ci/peers/batches .ci/peers/x402; do \
+	for folder in .ci/peers .ci/peers/batches .ci/peers/conformance .ci/peers/x402; do \
 		( cd "$$folder"; \
 		if ! cmp -s package-lock.json node_modules/.installed; then \
 			npm ci --ignore-scripts --no-audit --no-fund >&2; \

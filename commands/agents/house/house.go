@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -32,8 +33,9 @@ import (
 
 // Options say where the agents are and whose.
 type Options struct {
-	// Base is the URL of the listener's root as others see it, without a slash at
-	// the end, such as "https://karatum.com". It stands in the cards.
+	// Base is the URL of the listener's root as others see it, such as
+	// "https://karatum.com". It stands in the cards, and pages of other origins may not
+	// speak MCP to the agents.
 	Base string
 
 	// Owner is the wallet that the host proof lists.
@@ -51,19 +53,19 @@ type Options struct {
 // and the host proof at /.well-known/karatum-mystery.json.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
+	base := strings.TrimRight(o.Base, "/")
 	for _, a := range []*agent{
 		{name: "steady", answer: steady},
 		{name: "exam-aware", answer: examAware},
 	} {
 		path := "/demo-agents/" + a.name
-		url := strings.TrimRight(o.Base, "/") + path
-		card := a2asrv.NewAgentCardHandler(a2av0.NewStaticAgentCardProducer(a.card(url)))
+		card := a2asrv.NewAgentCardHandler(a2av0.NewStaticAgentCardProducer(a.card(base + path)))
 		mux.Handle("GET "+path+"/{$}", card)
 		mux.Handle("GET "+path+"/.well-known/agent-card.json", card)
 		mux.Handle("GET "+path+"/.well-known/agent.json", card)
 		mux.Handle(path+"/a2a", a.a2a())
 		mux.Handle(path+"/a2a/{$}", a.a2a())
-		mux.Handle(path+"/mcp", a.mcp())
+		mux.Handle(path+"/mcp", sameOrigin(base, a.mcp()))
 	}
 	mux.HandleFunc("GET /.well-known/karatum-mystery.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -171,11 +173,24 @@ func (a *agent) mcp() http.Handler {
 	for _, t := range tools {
 		server.AddTool(&mcp.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.schema)}, a.call(t))
 	}
-	// Sessions would pile up, as the common clients never end one. The check of the
-	// Host header is for servers that browsers can reach on the user's machine.
+	// Sessions would pile up, as the common clients never end one. The SDK would refuse
+	// each Host but localhost where it listens on loopback, and behind a proxy it does.
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, Logger: quiet(), DisableLocalhostProtection: true, MaxRequestBodyBytes: maxRequest,
 	})
 }
 
 const maxRequest = 1 << 20
+
+// sameOrigin refuses the requests of pages of other origins, as Streamable HTTP demands
+// of servers (MCP 2025-11-25, basic/transports, security warning): by DNS rebinding
+// such a page may reach a server that its reader could reach. Programs send no Origin.
+func sameOrigin(base string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if origin := r.Header.Get("Origin"); origin != "" && !strings.EqualFold(origin, base) {
+			http.Error(w, "pages of "+strconv.QuoteToASCII(origin)+" may not speak to this agent", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

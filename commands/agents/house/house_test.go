@@ -260,3 +260,31 @@ func FuzzSolve(f *testing.F) {
 		}
 	})
 }
+
+// A page that DNS rebinding leads here has an origin of its own, and gets no answer.
+func TestOtherOrigins(t *testing.T) {
+	t.Parallel()
+	handler := house.Handler(house.Options{Base: "https://karatum.com/"})
+	for origin, want := range map[string]int{
+		"":                         http.StatusOK,
+		"https://karatum.com":      http.StatusOK,
+		"https://KARATUM.com":      http.StatusOK,
+		"http://karatum.com":       http.StatusForbidden,
+		"https://karatum.com.evil": http.StatusForbidden,
+		"http://localhost:3000":    http.StatusForbidden,
+		"null":                     http.StatusForbidden,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "https://karatum.com/demo-agents/steady/mcp", strings.NewReader(
+			`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("the origin %q gets %d, want %d: %s", origin, w.Code, want, w.Body)
+		}
+	}
+}
