@@ -34,7 +34,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test test-peers test-chain classify check fmt lint race fuzz bench tamper generate contracts fresh postgres compiler peers clean
+.PHONY: help demo run build test test-peers test-chain test-geth classify check fmt lint race fuzz bench tamper generate contracts fresh postgres compiler peers geth clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ test-peers: postgres compiler peers ## run the tests against programs of others:
 
 test-chain: postgres peers ## kill the process that attests, over and over, while its chain loses blocks (npm)
 	@PEERS=$(CURDIR)/.ci/peers go test -tags peers -run '^TestChain' -count=1 -timeout $(TIMEOUT) ./cmd/internal/assembly
+
+test-geth: geth ## have a transaction that is stuck on geth replaced; geth is built for it once, which takes its time
+	@GETH=$(CURDIR)/bin/geth go test -tags peers -run '^TestGeth' -count=1 -timeout $(TIMEOUT) ./chain/attester
 
 classify: peers ## try to tell the shopper's requests from those of its identities' own libraries; fails above 60 % (npm, Python)
 	@if ! /usr/bin/python3 -c 'import requests, httpx, aiohttp' 2>/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
@@ -155,6 +158,15 @@ peers: ## install the programs of others that test-peers runs against
 			cp package-lock.json node_modules/.installed; \
 		fi ); \
 	done
+
+# It is of the version whose library we use. Its parts in C are left out: they would take
+# most of the time, and a compiler.
+geth: ## build geth, a node of Ethereum, into bin/ unless it is there
+	@version=$$(go list -m -f '{{.Version}}' github.com/ethereum/go-ethereum); \
+	if [ "v$$(bin/geth --version 2>/dev/null | sed -n 's/^geth version \([0-9.]*\).*/\1/p')" != "$$version" ]; then \
+		echo "building geth $$version, which takes some minutes" >&2; \
+		GOBIN=$(CURDIR)/bin CGO_ENABLED=0 go install "github.com/ethereum/go-ethereum/cmd/geth@$$version"; \
+	fi
 
 compiler: ## find a C compiler for the race detector, or install one
 	@if [ -n "$(race_flag)" ]; then exit 0; fi; \

@@ -20,8 +20,10 @@
 //     attestation of the batch that the ledger does not know of.
 //   - The next batch is signed when the one before it is attested.
 //
-// Several Attesters with one key may run on one ledger: expected versions keep them
-// from contradicting each other. The key must not be used for anything else.
+// Several Attesters with one key may run on one ledger. They take turns, by a lease; and
+// what keeps them from contradicting each other, should two work at once, is what is on
+// record: a transaction is not recorded if another one came after it was decided upon.
+// The key must not be used for anything else.
 //
 // What only the operator can mend, such as an account without funds or a chain
 // without EAS, stops the Attester in a state that [Attester.Status] tells; it looks
@@ -50,12 +52,13 @@ import (
 	"github.com/karatum/mystery/domain/ledger"
 )
 
-// An Attester attests batches. All fields but Key, Resolver and Log are required. Its
-// methods may be called from several goroutines.
+// An Attester attests batches. All fields but Key, Resolver, Leases and Log are required.
+// Its methods may be called from several goroutines.
 type Attester struct {
 	Ledger       Ledger
 	Reads        Reads
 	Transactions Transactions
+	Leases       Leases // nil: no other process attests
 
 	Chain    *rpc.Client    // that batches are attested on
 	EAS      eas.Deployment // on that chain
@@ -76,6 +79,7 @@ type Attester struct {
 
 	mu     sync.Mutex // of one step at a time
 	status Status
+	holder string // of the lease
 }
 
 // A Ledger carries out commands on batches and tells where they stand.
@@ -126,6 +130,22 @@ type Transactions interface {
 	Note(ctx context.Context, s Status) error
 }
 
+// Leases let one process attest at a time.
+type Leases interface {
+	// TryAcquire gives holder the lease called name for ttl from now, or renews it, unless
+	// somebody else has it. It reports whether holder has it.
+	TryAcquire(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+
+	// Release gives the lease back if holder has it.
+	Release(ctx context.Context, name, holder string) error
+}
+
+// The lease of attesting, and how long a process that has vanished holds others up.
+const (
+	leaseName = "attester"
+	leaseLife = time.Minute
+)
+
 // A Status says how attesting goes.
 type Status struct {
 	State  string
@@ -136,6 +156,7 @@ type Status struct {
 // States of an Attester.
 const (
 	Well        = "ok"
+	Idle        = "idle"        // another process attests
 	Unreachable = "unreachable" // the chain, or the ledger, cannot be read; tried again
 	Stopped     = "stopped"     // the operator has to mend something
 )
@@ -169,7 +190,9 @@ func (a *Attester) Run(ctx context.Context, interval time.Duration) error {
 		_ = a.Step(ctx) // what hinders it is in its status and in the log
 		select {
 		case <-ctx.Done():
-			return nil
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.yield(context.WithoutCancel(ctx))
 		case <-tick.C:
 		}
 	}
@@ -180,35 +203,67 @@ func (a *Attester) Run(ctx context.Context, interval time.Duration) error {
 func (a *Attester) Step(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := errors.Join(a.seal(ctx), a.attest(ctx))
+	err := a.seal(ctx)
+	turn, leaseErr := a.turn(ctx)
+	err = errors.Join(err, leaseErr)
+	if turn {
+		err = errors.Join(err, a.attest(ctx))
+	}
 	if ctx.Err() != nil {
 		return err // whoever ends it knows
 	}
-	return errors.Join(err, a.note(ctx, err))
+	err = errors.Join(err, a.note(ctx, turn, err))
+	if turn && err != nil {
+		err = errors.Join(err, a.yield(ctx)) // another process may have what this one lacks
+	}
+	return err
 }
 
-// note takes down how a step went. Only news are stored and logged.
-func (a *Attester) note(ctx context.Context, err error) error {
+// turn reports whether it is for this process to attest.
+func (a *Attester) turn(ctx context.Context) (bool, error) {
+	if a.Key == nil || a.Leases == nil {
+		return a.Key != nil, nil
+	}
+	if a.holder == "" {
+		a.holder = uuid.NewString()
+	}
+	return a.Leases.TryAcquire(ctx, leaseName, a.holder, leaseLife)
+}
+
+// yield lets other processes attest.
+func (a *Attester) yield(ctx context.Context) error {
+	if a.Leases == nil || a.holder == "" {
+		return nil
+	}
+	return a.Leases.Release(ctx, leaseName, a.holder)
+}
+
+// note takes down how a step went: for everybody if it was the one that attests, and
+// otherwise here alone. Only news are logged.
+func (a *Attester) note(ctx context.Context, turn bool, err error) error {
 	s := Status{State: Well, Since: a.Now()}
 	switch {
 	case errors.Is(err, ErrStopped):
 		s.State, s.Detail = Stopped, domain.Sentence(err)
 	case err != nil:
 		s.State, s.Detail = Unreachable, domain.Sentence(err)
+	case !turn && a.Key != nil:
+		s.State = Idle
 	}
-	if s.State == a.status.State && s.Detail == a.status.Detail {
-		return nil
-	}
-	switch {
-	case err != nil:
-		a.Log.ErrorContext(ctx, "batches are not attested", "state", s.State, "reason", s.Detail)
-	case a.status.State != "":
-		a.Log.InfoContext(ctx, "batches are attested again")
-	}
-	if s.State == a.status.State {
-		s.Since = a.status.Since
+	was := a.status
+	if s.State == was.State {
+		s.Since = was.Since
 	}
 	a.status = s
+	switch failing := was.State == Unreachable || was.State == Stopped; {
+	case err != nil && (s.State != was.State || s.Detail != was.Detail):
+		a.Log.ErrorContext(ctx, "batches are not attested", "state", s.State, "reason", s.Detail)
+	case err == nil && failing:
+		a.Log.InfoContext(ctx, "batches are attested again")
+	}
+	if !turn {
+		return nil
+	}
 	return a.Transactions.Note(ctx, s)
 }
 
@@ -225,14 +280,8 @@ func (a *Attester) seal(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		open, err := a.Reads.OpenCommits(ctx, size, a.Policy.Size)
-		if err != nil {
-			return err
-		}
-		n := batch.Members(a.Policy, open, a.Now())
-		if n == 0 {
-			return nil
-		}
+		// What is open is read behind the last batch: a commit that another process puts
+		// into a batch meanwhile must not get into a second one.
 		_, last, err := a.Reads.BatchNumbers(ctx)
 		if err != nil {
 			return err
@@ -241,11 +290,19 @@ func (a *Attester) seal(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sealed, _, err := batch.Close(before, a.Chain.Chain(), batch.Word(eas.SchemaUID(a.Resolver)), open[:n], size, root)
+		open, err := a.Reads.OpenCommits(ctx, size, a.Policy.Size)
 		if err != nil {
 			return err
 		}
-		switch err := a.record(ctx, sealed.Batch, batch.Seal{Sealed: sealed, Before: before}); {
+		n := batch.Members(a.Policy, open, a.Now())
+		if n == 0 {
+			return nil
+		}
+		sealed, _, err := batch.Close(before, a.Chain.Chain(), batch.Word(eas.SchemaUID(a.Resolver)), open[:n], size, root)
+		if err == nil {
+			err = a.record(ctx, sealed.Batch, batch.Seal{Sealed: sealed, Before: before})
+		}
+		switch {
 		case errors.Is(err, domain.ErrConflict):
 			return nil // another process was first
 		case err != nil:
@@ -257,9 +314,6 @@ func (a *Attester) seal(ctx context.Context) error {
 
 // attest carries on every batch that is not final.
 func (a *Attester) attest(ctx context.Context) error {
-	if a.Key == nil {
-		return nil
-	}
 	if err := a.Reads.CatchUp(ctx); err != nil {
 		return err
 	}
@@ -267,16 +321,10 @@ func (a *Attester) attest(ctx context.Context) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	before, err := a.state(ctx, n-1)
-	if err != nil {
-		return err
-	}
 	for ; n <= last; n++ {
-		s, err := a.carryOn(ctx, n, before)
-		if err != nil {
+		if err := a.carryOn(ctx, n); err != nil {
 			return fmt.Errorf("batch %d: %w", n, err)
 		}
-		before = s
 	}
 	return nil
 }

@@ -98,6 +98,48 @@ func TestKilledAndReorganised(t *testing.T) {
 	}
 }
 
+// Two processes that know nothing of each other work at the same time, without a lease.
+// Each batch is attested once, and no transaction is replaced unless it has waited.
+func TestTwoAtOnce(t *testing.T) {
+	t.Parallel()
+	const batches = 8
+	w, chain := newWorld(t)
+	r := rand.New(rand.NewPCG(3, 7))
+	both := [2]*attester.Attester{w.attester(), w.attester()}
+	both[1].Rand = rand.NewChaCha8([32]byte{2})
+	waits := make(map[uint64]int) // by batch, how often it waited for longer than there is patience
+	for n := uint64(1); n <= batches; n++ {
+		w.commit(1 + r.IntN(5))
+		w.pass(time.Hour)
+		for round := 0; w.state(n).Attested == nil; round++ {
+			if round > 100 {
+				t.Fatalf("batch %d is not attested; it is %+v, and the attesters are %+v, %+v", n, w.state(n), both[0].Status(), both[1].Status())
+			}
+			var wg sync.WaitGroup
+			for _, a := range both {
+				wg.Go(func() {
+					if err := a.Step(t.Context()); err != nil {
+						t.Errorf("Step: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			if blocks := r.IntN(3); blocks > 0 {
+				mine(t, chain, blocks)
+			} else if len(w.state(n).Submitted) > 0 {
+				w.pass(w.policy.Patience)
+				waits[n]++
+			}
+		}
+	}
+	for n := uint64(1); n <= batches; n++ {
+		if s := w.state(n); len(s.Submitted) > 1+waits[n] || len(s.Submitted) != len(s.Round) {
+			t.Errorf("batch %d, which waited %d times, has %d transactions, %d of them since it was dropped last", n, waits[n], len(s.Submitted), len(s.Round))
+		}
+	}
+	w.audit(batches)
+}
+
 // shake has batches attested by processes that are killed at random, on a chain that
 // loses its newest blocks at random, and then looks at what came of it.
 func shake(t *testing.T, w *world, r *rand.Rand, batches uint64, mine, rewind func(blocks int)) {

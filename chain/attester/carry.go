@@ -12,6 +12,7 @@ import (
 
 	"github.com/karatum/mystery/chain/eas"
 	"github.com/karatum/mystery/chain/node"
+	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/eip191"
 )
@@ -21,44 +22,61 @@ import (
 // everything else.
 const maxSteps = 6
 
-// carryOn does what is to be done about a batch until it has to wait, and returns
-// where it stands then.
-func (a *Attester) carryOn(ctx context.Context, n uint64, before *batch.State) (*batch.State, error) {
+// carryOn does what is to be done about a batch until it has to wait. Where another
+// process was first, it looks again.
+func (a *Attester) carryOn(ctx context.Context, n uint64) error {
+	var overtaken error
 	for range maxSteps {
+		before, err := a.state(ctx, n-1)
+		if err != nil {
+			return err
+		}
 		s, err := a.state(ctx, n)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if done, err := a.idle(s, before); done || err != nil {
-			return s, err
-		}
-		v, err := a.look(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		switch step := batch.Next(a.Policy, *s, before, v).(type) {
-		case batch.Wait:
-			return s, nil
-		case batch.Record:
-			if err := a.record(ctx, n, step.Command); err != nil {
-				return nil, err
-			}
-			a.tell(ctx, step.Command)
-		case batch.Sign:
-			adopted, err := a.adopt(ctx, s, before)
-			if err == nil && !adopted {
-				err = a.submit(ctx, s, step.Nonce, step.RefUID)
-			}
-			if !adopted || err != nil {
-				return s, unlessUnsettled(err)
-			}
-		case batch.Resend:
-			return s, unlessUnsettled(a.resend(ctx, s))
-		case batch.Raise:
-			return s, unlessUnsettled(a.submit(ctx, s, step.Nonce, step.RefUID))
+		more, err := a.advance(ctx, s, before)
+		switch {
+		case errors.Is(err, domain.ErrConflict):
+			overtaken = err
+		case err != nil || !more:
+			return unlessUnsettled(err)
+		default:
+			overtaken = nil
 		}
 	}
-	return a.state(ctx, n)
+	return overtaken
+}
+
+// advance takes the next step with a batch and reports whether there may be another one
+// at once.
+func (a *Attester) advance(ctx context.Context, s, before *batch.State) (more bool, err error) {
+	if done, err := a.idle(s, before); done || err != nil {
+		return false, err
+	}
+	v, err := a.look(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	switch step := batch.Next(a.Policy, *s, before, v).(type) {
+	case batch.Record:
+		if err := a.record(ctx, s.Sealed.Batch, step.Command); err != nil {
+			return false, err
+		}
+		a.tell(ctx, step.Command)
+		return true, nil
+	case batch.Sign:
+		if adopted, err := a.adopt(ctx, s, before); adopted || err != nil {
+			return adopted, err
+		}
+		return false, a.submit(ctx, s, before, step.Nonce, step.RefUID)
+	case batch.Resend:
+		return false, a.resend(ctx, s, before)
+	case batch.Raise:
+		return false, a.submit(ctx, s, before, step.Nonce, step.RefUID)
+	case batch.Wait:
+	}
+	return false, nil
 }
 
 // idle reports whether there is nothing to do about a batch, whatever the chain shows.
@@ -214,7 +232,7 @@ func (a *Attester) adopt(ctx context.Context, s, before *batch.State) (adopted b
 			continue // on record, and its receipt is still to come
 		}
 		a.Log.WarnContext(ctx, "a batch was attested without the ledger's knowledge", "batch", t.Batch, "tx", t.Tx.String())
-		return true, a.record(ctx, t.Batch, batch.Submit{Submitted: t, Before: before})
+		return true, a.record(ctx, t.Batch, batch.Submit{Submitted: t, Before: before, Seen: len(s.Submitted)})
 	}
 	if len(found) > 0 {
 		return false, fmt.Errorf("EAS has an attestation of it already, whose receipt is still to come: %w", errUnsettled)

@@ -22,6 +22,18 @@ import (
 	"github.com/karatum/mystery/domain/eip191"
 )
 
+// dialled returns the nodes of a world that has one, at url.
+func dialled(t *testing.T, url string) func() []*node.Client {
+	t.Helper()
+	return func() []*node.Client {
+		n, err := node.Dial(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*node.Client{n}
+	}
+}
+
 // What is attested on a node that others wrote is read and decoded by the SDK of EAS,
 // which knows nothing of us.
 func TestPeerEASSDK(t *testing.T) {
@@ -33,14 +45,7 @@ func TestPeerEASSDK(t *testing.T) {
 	const batches = 3
 	ctx := t.Context()
 	chain := anviltest.Start(t, chainID, "--slots-in-an-epoch", "1") // final are blocks with two on top
-	w := &world{t: t, now: begin, key: keyOf(1), client: chain.Client()}
-	w.nodes = func() []*node.Client {
-		n, err := node.Dial(ctx, chain.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []*node.Client{n}
-	}
+	w := &world{t: t, now: begin, key: keyOf(1), client: chain.Client(), nodes: dialled(t, chain.URL)}
 	if err := chain.Fund(ctx, addressOf(w.key)); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 var errUnsettled = errors.New("not settled yet")
 
 // submit signs a transaction with a batch, puts it on record, and sends it.
-func (a *Attester) submit(ctx context.Context, s *batch.State, nonce uint64, ref batch.Word) error {
+func (a *Attester) submit(ctx context.Context, s, before *batch.State, nonce uint64, ref batch.Word) error {
 	if account := a.account(s); account != a.Key.Address() {
 		return stopped("it was submitted by %s, whose transactions the key of %s cannot replace; put the former key back until it is attested", account, a.Key.Address())
 	}
@@ -37,11 +37,7 @@ func (a *Attester) submit(ctx context.Context, s *batch.State, nonce uint64, ref
 	submitted := batch.Submitted{
 		Batch: t.Batch, Attester: t.Account, EAS: eip191.Address(a.EAS.EAS), Nonce: nonce, Tx: t.Hash, RefUID: ref,
 	}
-	before, err := a.state(ctx, t.Batch-1)
-	if err != nil {
-		return err
-	}
-	if err := a.record(ctx, t.Batch, batch.Submit{Submitted: submitted, Before: before}); err != nil {
+	if err := a.record(ctx, t.Batch, batch.Submit{Submitted: submitted, Before: before, Seen: len(s.Submitted)}); err != nil {
 		return err
 	}
 	a.Log.InfoContext(ctx, "a batch is submitted", "batch", t.Batch, "tx", t.Hash.String(), "nonce", nonce)
@@ -50,14 +46,14 @@ func (a *Attester) submit(ctx context.Context, s *batch.State, nonce uint64, ref
 
 // resend sends the latest transaction of a batch again. If it is not here, as on a
 // database that was restored, another one with its nonce says the same.
-func (a *Attester) resend(ctx context.Context, s *batch.State) error {
+func (a *Attester) resend(ctx context.Context, s, before *batch.State) error {
 	t, ok, err := a.latest(ctx, s)
 	if err != nil {
 		return err
 	}
 	if !ok {
 		sent := s.Round[len(s.Round)-1]
-		return a.submit(ctx, s, sent.Nonce, sent.RefUID)
+		return a.submit(ctx, s, before, sent.Nonce, sent.RefUID)
 	}
 	return a.send(ctx, t)
 }
@@ -243,7 +239,7 @@ func (a *Attester) tell(ctx context.Context, c batch.Command) {
 	case batch.Attest:
 		a.Log.InfoContext(ctx, "a batch is attested", "batch", c.Batch, "uid", c.UID.String(), "block", c.Block)
 	case batch.Drop:
-		a.Log.WarnContext(ctx, "a batch is dropped and submitted anew", "batch", c.Batch, "reason", string(c.Reason))
+		a.Log.WarnContext(ctx, "a batch is dropped and submitted anew", "batch", c.Dropped.Batch, "reason", string(c.Dropped.Reason))
 	case batch.Seal, batch.Submit, batch.Finalise:
 	}
 }

@@ -2,6 +2,7 @@ package attester_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"encoding/binary"
@@ -57,6 +58,7 @@ type world struct {
 	now     time.Time
 	service *commands.Service
 	key     *ecdsa.PrivateKey
+	chain   uint64            // id; chainID if 0
 	client  *ethclient.Client // of the test itself
 	nodes   func() []*node.Client
 	eas     eas.Deployment
@@ -131,7 +133,7 @@ func (w *world) commit(n int) {
 
 // attester returns a new process.
 func (w *world) attester() *attester.Attester {
-	c := rpc.New(chainID, w.config, w.nodes()...)
+	c := rpc.New(cmp.Or(w.chain, chainID), w.config, w.nodes()...)
 	w.t.Cleanup(c.Close)
 	return &attester.Attester{
 		Ledger: faulty{w}, Reads: reads{w}, Transactions: faulty{w}, Chain: c, EAS: w.eas, Key: attester.NewKey(w.key), Policy: w.policy,

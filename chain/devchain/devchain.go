@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"net/http"
 	"sync"
 	"time"
 
@@ -60,6 +61,7 @@ type Chain struct {
 	stack  *gethnode.Node
 	eth    *eth.Ethereum
 	client *ethclient.Client
+	server *rpc.Server // of Handler
 
 	sealing sync.Mutex // one block is made at a time
 }
@@ -92,7 +94,17 @@ func (c *Chain) start() (err error) {
 		return err
 	}
 	logs := filters.NewFilterSystem(c.eth.APIBackend, filters.Config{})
-	c.stack.RegisterAPIs([]rpc.API{{Namespace: "eth", Service: filters.NewFilterAPI(logs)}})
+	filter := rpc.API{Namespace: "eth", Service: filters.NewFilterAPI(logs)}
+	c.stack.RegisterAPIs([]rpc.API{filter})
+	c.server = rpc.NewServer()
+	for _, api := range append(c.eth.APIs(), filter) {
+		if api.Namespace != "eth" {
+			continue // for whoever runs the node
+		}
+		if err := c.server.RegisterName(api.Namespace, api.Service); err != nil {
+			return err
+		}
+	}
 	if err := c.stack.Start(); err != nil {
 		return err
 	}
@@ -128,6 +140,7 @@ func seconds(t time.Time) uint64 { return uint64(max(t.Unix(), 0)) }
 // Close ends the chain. Nothing of it is left.
 func (c *Chain) Close() error {
 	c.client.Close()
+	c.server.Stop()
 	return c.stack.Close()
 }
 
@@ -136,6 +149,13 @@ func (c *Chain) RPC() *rpc.Client { return c.stack.Attach() }
 
 // Node returns a new reader of the chain.
 func (c *Chain) Node() *node.Client { return node.New("devchain", c.stack.Attach()) }
+
+// Handler serves what a public node does, the namespace eth of JSON-RPC over HTTP. It
+// answers who names it by an address or as localhost: no web page that leads another name
+// here.
+func (c *Chain) Handler() http.Handler {
+	return gethnode.NewHTTPHandlerStack(c.server, nil, []string{"localhost"}, nil, false)
+}
 
 // Client returns the connection of the chain itself, which closes with it. It does
 // for the bindings of contracts.

@@ -32,6 +32,7 @@ type anchor struct {
 	key *attester.Key
 	eas eas.Deployment
 	due time.Time // of the next batch
+	url string    // of its JSON-RPC; empty if it is not served
 }
 
 // openAnchor starts the chain.
@@ -53,6 +54,15 @@ func (s *stage) openAnchor(ctx context.Context) error {
 		return err
 	}
 	s.anchor = a
+	if s.flags.rpc == "" {
+		return nil
+	}
+	l, err := s.listenAt(ctx, "--rpc", s.flags.rpc)
+	if err != nil {
+		return err
+	}
+	s.serve(l, a.Handler())
+	a.url = "http://" + l.Addr().String()
 	return nil
 }
 

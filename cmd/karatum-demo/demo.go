@@ -127,13 +127,9 @@ func openStage(ctx context.Context, f flags, start time.Time, getenv func(string
 	if err != nil {
 		return nil, err
 	}
-	apiAt, err := s.listen(ctx, f.listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		tell.say("%s is in use; the API takes another port", f.listen)
-		apiAt, err = s.listen(ctx, "127.0.0.1:0")
-	}
+	apiAt, err := s.listenAt(ctx, "--listen", f.listen)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+		return nil, err
 	}
 	if err := s.open(ctx, getenv, agentsAt.Addr().String()); err != nil {
 		return nil, err
@@ -154,6 +150,19 @@ func (s *stage) listen(ctx context.Context, addr string) (net.Listener, error) {
 		s.onClose(func() { _ = l.Close() })
 	}
 	return l, err
+}
+
+// listenAt listens at the address that a flag names, or at a free port if that is in use.
+func (s *stage) listenAt(ctx context.Context, flag, addr string) (net.Listener, error) {
+	l, err := s.listen(ctx, addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		s.tell.say("%s %s is in use; another port is taken", flag, addr)
+		l, err = s.listen(ctx, "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
 }
 
 func (s *stage) serve(l net.Listener, h http.Handler) {
@@ -341,6 +350,10 @@ func (s *stage) stay(ctx context.Context, stdout io.Writer) error {
 		"  %[2]s/v1/mystery\n  %[2]s/v1/mystery/agents/build:exam-aware\n  %[2]s/v1/mystery/findings\n"+
 		"Links in its answers name %[3]s, which is what was signed. Ctrl-C ends it.\n",
 		s.clock.Now().Format(time.DateOnly), s.api.base, publicURL)
+	if err == nil && s.anchor != nil && s.anchor.url != "" {
+		_, err = fmt.Fprintf(notice, "The chain that its batches are attested on answers at %s:\n"+
+			"  karatum-verify chain %s --rpc %[1]s\n", s.anchor.url, s.api.base)
+	}
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type flags struct {
 	once, json bool
 	seed       string
 	listen     string
+	rpc        string // where the chain is served; empty: nowhere
 	eventLog   string
 
 	nodes    rpc.Set // of the chains that owners' contracts are on
@@ -66,6 +67,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		},
 		RunE: func(*cobra.Command, []string) error {
 			f.anchored = true
+			if f.once {
+				f.rpc = "" // nobody is going to ask
+			}
 			start, err := f.start(time.Now())
 			if err != nil {
 				return err
@@ -77,6 +81,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object and nothing else on standard output")
 	c.Flags().StringVar(&f.seed, "seed", "1", "`number` that fixes everything drawn and starts the clock at 2026-01-01 and that many days, or \"now\" to end near now")
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "`address` of the API; a free port is taken if it is in use")
+	c.Flags().StringVar(&f.rpc, "rpc", "127.0.0.1:8545", "`address` of the chain's JSON-RPC while the demo stays up; a free port is taken if it is in use")
 	c.Flags().StringVar(&f.eventLog, "eventlog", inPostgres, "where the event log is: "+inPostgres+", "+inDouble+" (a stand-in for an EventStoreDB cluster in this process), or the esdb:// `address` of one")
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	c.SetArgs(args)

@@ -19,12 +19,12 @@ import (
 )
 
 // A stranger checks some days with karatum-verify: over the network and offline from
-// bundles, slot by slot, day by day and the log as a whole, he and the service come to
-// the same verdicts. Whatever he finds that was changed is a failed check.
+// bundles, slot by slot, day by day and the log as a whole, with and without asking the
+// chain, he and the service come to the same verdicts. Whatever he finds that was changed is a failed check.
 func TestStranger(t *testing.T) {
 	inOrder(t)
 	t.Parallel()
-	s, consents := openWith(t, flags{seed: "14", listen: "127.0.0.1:0", anchored: true})
+	s, consents := openWith(t, flags{seed: "14", listen: "127.0.0.1:0", rpc: "127.0.0.1:0", anchored: true})
 	s.days(t, 5)
 	for range 2 {
 		if err := s.prog.PublishLedger(t.Context()); err != nil {
@@ -63,6 +63,9 @@ func TestStranger(t *testing.T) {
 				t.Fatal(err)
 			}
 			st.run(0, &again, "day", "--json", base+url)
+			var asked verify.DayReport
+			st.run(0, &asked, "day", "--json", "--rpc", s.anchor.url, base+url)
+			st.same(name, again.Verdict, asked.Verdict)
 			if d.Phase == "opened" {
 				opened++
 				st.same(name, "ok", served.Verdict, again.Verdict, d.Verdict)
@@ -85,6 +88,9 @@ func TestStranger(t *testing.T) {
 				t.Fatal(err)
 			}
 			st.run(0, &again, "shop", "--json", base+url)
+			var asked verify.ShopReport
+			st.run(0, &asked, "shop", "--json", "--rpc", s.anchor.url, base+url)
+			st.anchored(&asked)
 			var offline verify.BundleReport
 			st.run(0, &offline, "bundle", "--json", st.write("shop.json", s.fetch(t, "/v1/ledger/bundle?shop="+shop.Shop)))
 			for _, c := range served.Checks {
@@ -96,11 +102,22 @@ func TestStranger(t *testing.T) {
 			if len(offline.Shops) != 1 {
 				t.Errorf("the bundle of %s has %d slots", shop.Shop, len(offline.Shops))
 			}
+			st.run(0, &offline, "bundle", "--json", "--rpc", s.anchor.url, filepath.Join(st.dir, "shop.json"))
+			for _, shop := range offline.Shops {
+				st.anchored(shop)
+			}
 		}
 		changed := bytes.Clone(data)
 		changed[len(changed)/2] ^= 1
 		st.run(3, nil, "bundle", st.write("changed.json", changed))
 	}
+
+	var batches struct{ Batches, Attestations int }
+	st.run(0, &batches, "chain", "--json", "--rpc", s.anchor.url, base)
+	if batches.Batches == 0 || batches.Attestations != batches.Batches {
+		t.Errorf("chain says %+v, want an attestation of each batch", batches)
+	}
+	st.run(0, nil, "batch", "--rpc", s.anchor.url, base+"/v1/ledger/batches/1")
 
 	s.days(t, 5.5)
 	before := log.Size
@@ -180,6 +197,15 @@ func (st stranger) run(want int, into any, args ...string) {
 		if err := json.Unmarshal(stdout.Bytes(), into); err != nil {
 			st.t.Errorf("karatum-verify %v: %v", args, err)
 		}
+	}
+}
+
+// anchored checks that the attestations of a task are what the chain says.
+func (st stranger) anchored(r *verify.ShopReport) {
+	st.t.Helper()
+	i := slices.IndexFunc(r.Checks, func(c verify.SlotCheck) bool { return c.ID == "attestation" })
+	if i < 0 || r.Checks[i].Status != verify.Pass || !strings.Contains(r.Checks[i].Detail, "the chain says") {
+		st.t.Errorf("%s: the checks are %+v, want that the chain says when it was attested", r.Shop, r.Checks)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
-	gethrpc "github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/karatum/mystery/chain/devchain"
 	"github.com/karatum/mystery/chain/devchain/eascontracts"
@@ -20,33 +19,6 @@ import (
 	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/eip191"
 )
-
-// overHTTP serves a chain in this process as a node does, and returns its address.
-func overHTTP(t *testing.T, c *gethrpc.Client) string {
-	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var q struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params []any           `json:"params"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		answer := map[string]any{"jsonrpc": "2.0", "id": q.ID}
-		var result json.RawMessage
-		if err := c.CallContext(r.Context(), &result, q.Method, q.Params...); err != nil {
-			answer["error"] = map[string]any{"code": -32000, "message": err.Error()}
-		} else {
-			answer["result"] = result
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
-}
 
 // attestedBatches attests batches of one commit each and returns them as the service shows
 // them, latest first, with the address of a node of their chain. The last transaction
@@ -62,9 +34,9 @@ func attestedBatches(t *testing.T, n int, twice bool) (items []string, node stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := chain.RPC()
+	server := httptest.NewServer(chain.Handler())
 	t.Cleanup(func() {
-		client.Close()
+		server.Close()
 		if err := chain.Close(); err != nil {
 			t.Error(err)
 		}
@@ -115,7 +87,7 @@ func attestedBatches(t *testing.T, n int, twice bool) (items []string, node stri
 		items = append([]string{item}, items...)
 		before, ref = &batch.State{Sealed: &s}, common.Hash(a.UID)
 	}
-	return items, overHTTP(t, client)
+	return items, server.URL
 }
 
 // ledgerOf serves batches of one commit each, and the records that they are made of.

@@ -179,10 +179,12 @@ type Seal struct {
 }
 
 // Submit asks to take down a signed transaction. Before is the batch before, nil
-// for the first.
+// for the first. Seen is how many transactions of the batch were on record when it was
+// decided to sign this one: if others have come since, it was not called for.
 type Submit struct {
 	Submitted Submitted
 	Before    *State
+	Seen      int
 }
 
 // Attest asks to take down that a transaction was mined.
@@ -191,8 +193,11 @@ type Attest Attested
 // Finalise asks to take down that an attestation is final.
 type Finalise Finalised
 
-// Drop asks to take back what was submitted or attested.
-type Drop Dropped
+// Drop asks to take back what was submitted or attested. Seen is as with [Submit].
+type Drop struct {
+	Dropped Dropped
+	Seen    int
+}
 
 func (Seal) batchCommand()     {}
 func (Submit) batchCommand()   {}
@@ -230,7 +235,7 @@ func decide(s State, c Command) ([]Event, error) {
 	case Seal:
 		return seal(s, c.Sealed, c.Before)
 	case Submit:
-		return submit(s, c.Submitted, c.Before)
+		return submit(s, c)
 	case Attest:
 		return attest(s, Attested(c))
 	case Finalise:
@@ -242,7 +247,7 @@ func decide(s State, c Command) ([]Event, error) {
 		}
 		return []Event{Finalised(c)}, nil
 	case Drop:
-		return drop(s, Dropped(c))
+		return drop(s, c.Dropped, c.Seen)
 	}
 	panic(fmt.Sprintf("batch: unreachable command %T", c))
 }
@@ -277,7 +282,8 @@ func seal(s State, c Sealed, last *State) ([]Event, error) {
 	return []Event{c}, nil
 }
 
-func submit(s State, c Submitted, before *State) ([]Event, error) {
+func submit(s State, asked Submit) ([]Event, error) {
+	c, before := asked.Submitted, asked.Before
 	if slices.Contains(s.Submitted, c) {
 		return nil, nil
 	}
@@ -294,8 +300,14 @@ func submit(s State, c Submitted, before *State) ([]Event, error) {
 		return nil, fmt.Errorf("the nonce %d is too large: %w", c.Nonce, domain.ErrInvalid)
 	case len(s.Round) > 0 && !s.Round[0].replacedBy(c):
 		return nil, fmt.Errorf("batch %d has a transaction with nonce %d under way, which another one can only replace: %w", c.Batch, s.Round[0].Nonce, domain.ErrConflict)
+	case len(s.Submitted) != asked.Seen:
+		return nil, overtaken(s, asked.Seen)
 	}
 	return []Event{c}, nil
+}
+
+func overtaken(s State, seen int) error {
+	return fmt.Errorf("batch %d has %d transactions by now and not %d: %w", s.Sealed.Batch, len(s.Submitted), seen, domain.ErrConflict)
 }
 
 // replacedBy reports whether at most one of the two transactions can be mined, and
@@ -326,7 +338,7 @@ func attest(s State, a Attested) ([]Event, error) {
 	return nil, fmt.Errorf("the transaction %s is none of batch %d: %w", a.Tx, s.Sealed.Batch, domain.ErrConflict)
 }
 
-func drop(s State, d Dropped) ([]Event, error) {
+func drop(s State, d Dropped, seen int) ([]Event, error) {
 	var uid Word
 	if s.Attested != nil {
 		uid = s.Attested.UID
@@ -338,6 +350,8 @@ func drop(s State, d Dropped) ([]Event, error) {
 		return nil, fmt.Errorf("batch %d is final: %w", d.Batch, domain.ErrConflict)
 	case s.Attested == nil && len(s.Round) == 0:
 		return nil, nil
+	case len(s.Submitted) != seen:
+		return nil, overtaken(s, seen)
 	}
 	switch d.Reason {
 	case Reorganised, Reverted, NonceTaken, Superseded:

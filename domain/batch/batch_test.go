@@ -75,6 +75,11 @@ func TestDecide(t *testing.T) {
 		return batch.Submit{Submitted: with(submitted(n, 1), f), Before: before}
 	}
 	asIs := func(*batch.Submitted) {}
+	behind := func(seen int, s batch.Submit) batch.Submit {
+		s.Seen = seen
+		return s
+	}
+	drop := func(seen int, d batch.Dropped) batch.Drop { return batch.Drop{Dropped: d, Seen: seen} }
 	reorganised := dropped(batch.Reorganised, attested(1, 1).UID)
 	other := func(s *batch.Submitted) { s.Tx = batch.Word{2} }
 
@@ -102,7 +107,9 @@ func TestDecide(t *testing.T) {
 
 		{Name: "submit", Given: events{sealed(1)}, When: submit(1, nil, asIs), Then: events{submitted(1, 1)}},
 		{Name: "submit again", Given: events{sealed(1), submitted(1, 1)}, When: submit(1, nil, asIs)},
-		{Name: "replace", Given: events{sealed(1), submitted(1, 1)}, When: submit(1, nil, other), Then: events{submitted(1, 2)}},
+		{Name: "replace", Given: events{sealed(1), submitted(1, 1)}, When: behind(1, submit(1, nil, other)), Then: events{submitted(1, 2)}},
+		{Name: "replace what another process has replaced", Given: events{sealed(1), submitted(1, 1), submitted(1, 3)}, When: behind(1, submit(1, nil, other)), Err: domain.ErrConflict},
+		{Name: "submit what another process has submitted otherwise", Given: events{sealed(1), submitted(1, 1)}, When: submit(1, nil, other), Err: domain.ErrConflict},
 		{Name: "send a second", Given: events{sealed(1), submitted(1, 1)}, When: submit(1, nil, func(s *batch.Submitted) { s.Nonce++ }), Err: domain.ErrConflict},
 		{Name: "replace by another account", Given: events{sealed(1), submitted(1, 1)}, When: submit(1, nil, func(s *batch.Submitted) { s.Tx, s.Attester = batch.Word{2}, eip191.Address{3} }), Err: domain.ErrConflict},
 		{Name: "submit behind an attested batch", Given: events{sealed(2)}, When: submit(2, one, asIs), Then: events{submitted(2, 1)}},
@@ -114,7 +121,7 @@ func TestDecide(t *testing.T) {
 		{Name: "submit a transaction of another batch", Given: events{sealed(2)}, When: submit(1, nil, asIs), Err: domain.ErrConflict},
 		{Name: "submit what is attested", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: submit(1, nil, other), Err: domain.ErrConflict},
 		{Name: "submit what is not sealed", When: submit(1, nil, asIs), Err: domain.ErrNotFound},
-		{Name: "submit with another nonce after a drop", Given: events{sealed(1), submitted(1, 1), dropped(batch.NonceTaken, batch.Word{})}, When: submit(1, nil, func(s *batch.Submitted) { s.Nonce, s.Tx = 8, batch.Word{2} }), Then: events{with(submitted(1, 2), func(s *batch.Submitted) { s.Nonce = 8 })}},
+		{Name: "submit with another nonce after a drop", Given: events{sealed(1), submitted(1, 1), dropped(batch.NonceTaken, batch.Word{})}, When: behind(1, submit(1, nil, func(s *batch.Submitted) { s.Nonce, s.Tx = 8, batch.Word{2} })), Then: events{with(submitted(1, 2), func(s *batch.Submitted) { s.Nonce = 8 })}},
 
 		{Name: "attest", Given: events{sealed(1), submitted(1, 1)}, When: batch.Attest(attested(1, 1)), Then: events{attested(1, 1)}},
 		{Name: "attest by a transaction that was replaced", Given: events{sealed(1), submitted(1, 1), submitted(1, 2)}, When: batch.Attest(attested(1, 1)), Then: events{attested(1, 1)}},
@@ -130,12 +137,13 @@ func TestDecide(t *testing.T) {
 		{Name: "finalise what is not attested", Given: events{sealed(1), submitted(1, 1)}, When: batch.Finalise(final), Err: domain.ErrConflict},
 		{Name: "finalise another attestation", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: batch.Finalise{Batch: 1, UID: batch.Word{8}}, Err: domain.ErrConflict},
 
-		{Name: "drop what is attested", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: batch.Drop(reorganised), Then: events{reorganised}},
-		{Name: "drop what was submitted", Given: events{sealed(1), submitted(1, 1)}, When: batch.Drop{Batch: 1, Reason: batch.Reverted}, Then: events{dropped(batch.Reverted, batch.Word{})}},
-		{Name: "drop again", Given: events{sealed(1), submitted(1, 1), dropped(batch.Reverted, batch.Word{})}, When: batch.Drop{Batch: 1, Reason: batch.Reverted}},
-		{Name: "drop another attestation", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: batch.Drop{Batch: 1, Reason: batch.Reorganised, UID: batch.Word{8}}, Err: domain.ErrConflict},
-		{Name: "drop what is final", Given: events{sealed(1), submitted(1, 1), attested(1, 1), final}, When: batch.Drop(reorganised), Err: domain.ErrConflict},
-		{Name: "drop for no reason", Given: events{sealed(1), submitted(1, 1)}, When: batch.Drop{Batch: 1}, Err: domain.ErrInvalid},
+		{Name: "drop what is attested", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: drop(1, reorganised), Then: events{reorganised}},
+		{Name: "drop what was submitted", Given: events{sealed(1), submitted(1, 1)}, When: drop(1, dropped(batch.Reverted, batch.Word{})), Then: events{dropped(batch.Reverted, batch.Word{})}},
+		{Name: "drop again", Given: events{sealed(1), submitted(1, 1), dropped(batch.Reverted, batch.Word{})}, When: drop(1, dropped(batch.Reverted, batch.Word{}))},
+		{Name: "drop what another process has submitted anew", Given: events{sealed(1), submitted(1, 1), dropped(batch.NonceTaken, batch.Word{}), submitted(1, 2)}, When: drop(1, dropped(batch.NonceTaken, batch.Word{})), Err: domain.ErrConflict},
+		{Name: "drop another attestation", Given: events{sealed(1), submitted(1, 1), attested(1, 1)}, When: drop(1, dropped(batch.Reorganised, batch.Word{8})), Err: domain.ErrConflict},
+		{Name: "drop what is final", Given: events{sealed(1), submitted(1, 1), attested(1, 1), final}, When: drop(1, reorganised), Err: domain.ErrConflict},
+		{Name: "drop for no reason", Given: events{sealed(1), submitted(1, 1)}, When: drop(1, batch.Dropped{Batch: 1}), Err: domain.ErrInvalid},
 	})
 }
 

@@ -14,22 +14,22 @@ func Check(s State, before *State, events []Event) error {
 	if err != nil {
 		return err
 	}
-	return Decider.Gives(s, commandOf(e, before), events)
+	return Decider.Gives(s, commandOf(s, e, before), events)
 }
 
-// commandOf returns the command that asks for e.
-func commandOf(e Event, before *State) Command {
+// commandOf returns the command that asks for e, decided on in state s.
+func commandOf(s State, e Event, before *State) Command {
 	switch e := e.(type) {
 	case Sealed:
 		return Seal{e, before}
 	case Submitted:
-		return Submit{e, before}
+		return Submit{e, before, len(s.Submitted)}
 	case Attested:
 		return Attest(e)
 	case Finalised:
 		return Finalise(e)
 	case Dropped:
-		return Drop(e)
+		return Drop{e, len(s.Submitted)}
 	}
 	panic(fmt.Sprintf("batch: unreachable event %T", e))
 }

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/karatum/mystery/domain"
@@ -57,11 +58,15 @@ func Members(p Policy, open []Open, now time.Time) int {
 
 // Close returns the batch of commits behind the batch before, and its tree. The
 // log is that of the latest checkpoint, and holds all commits. The batch ends
-// behind the leaf of its last commit.
+// behind the leaf of its last commit. That a member stands before the batch is a
+// [domain.ErrConflict]: it is in the batch before.
 func Close(before *State, chain uint64, schema Word, members []Open, logSize uint64, logRoot domain.Hash) (Sealed, *merkle.BatchTree, error) {
 	s := Sealed{Batch: 1, Chain: chain, Schema: schema, Count: uint32(len(members)), LogSize: logSize, LogRoot: logRoot} //nolint:gosec // at most MaxCount
 	if before != nil {
 		s.Batch, s.PreviousRoot, s.From = before.Sealed.Batch+1, before.Sealed.Root, before.Sealed.To
+	}
+	if len(members) > 0 && members[0].Index < s.From {
+		return Sealed{}, nil, fmt.Errorf("the commit at leaf %d is in batch %d already: %w", members[0].Index, s.Batch-1, domain.ErrConflict)
 	}
 	commits := make([]domain.Hash, len(members))
 	for i, m := range members {
@@ -152,7 +157,7 @@ func Next(p Policy, s State, before *State, v View) Step {
 	case s.Final:
 		return Wait{}
 	case s.Attested != nil:
-		return follow(p, *s.Attested, v)
+		return follow(p, s, v)
 	case v.Mined != nil:
 		if v.Head < v.Mined.Block+p.Confirmations {
 			return Wait{}
@@ -166,7 +171,7 @@ func Next(p Policy, s State, before *State, v View) Step {
 		return Sign{v.Nonce, ref}
 	}
 	sent := s.Round[len(s.Round)-1]
-	dropped := func(r Reason) Step { return Record{Drop{Batch: sent.Batch, Reason: r}} }
+	dropped := func(r Reason) Step { return Record{Drop{Dropped{Batch: sent.Batch, Reason: r}, len(s.Submitted)}} }
 	switch {
 	case v.Failed > 0 && v.Head >= v.Failed+p.Confirmations:
 		return dropped(Reverted)
@@ -187,12 +192,12 @@ func Next(p Policy, s State, before *State, v View) Step {
 }
 
 // follow says what becomes of an attestation until it is final.
-func follow(p Policy, a Attested, v View) Step {
-	switch {
+func follow(p Policy, s State, v View) Step {
+	switch a := *s.Attested; {
 	case v.Head < a.Block:
 		return Wait{}
 	case v.Mined == nil || !v.Mined.same(a):
-		return Record{Drop{Batch: a.Batch, Reason: Reorganised, UID: a.UID}}
+		return Record{Drop{Dropped{Batch: a.Batch, Reason: Reorganised, UID: a.UID}, len(s.Submitted)}}
 	case v.Final >= a.Block, p.Depth > 0 && v.Head >= a.Block+p.Depth:
 		return Record{Finalise{Batch: a.Batch, UID: a.UID}}
 	}

@@ -80,6 +80,9 @@ func TestClose(t *testing.T) {
 			t.Errorf("batch %d cannot be sealed: %v", c.Sealed.Batch, err)
 		}
 	}
+	if _, _, err := batch.Close(state(sealed(1)), chain, schema, []batch.Open{{Index: sealed(1).To - 1}}, 40, domain.Hash{4}); !errors.Is(err, domain.ErrConflict) {
+		t.Errorf("Close of a commit of the batch before = %v, want ErrConflict", err)
+	}
 	if _, _, err := batch.Close(nil, chain, schema, nil, 40, domain.Hash{4}); !errors.Is(err, domain.ErrInvalid) {
 		t.Errorf("Close of nothing = %v, want ErrInvalid", err)
 	}
@@ -95,7 +98,7 @@ func TestNext(t *testing.T) {
 		second = events{sealed(2), submitted(2, 1)}
 		now    = clock(9, 6, 0)
 		drop   = func(n uint64, r batch.Reason) batch.Step {
-			return batch.Record{Command: batch.Drop{Batch: n, Reason: r}}
+			return batch.Record{Command: batch.Drop{Dropped: batch.Dropped{Batch: n, Reason: r}, Seen: 1}}
 		}
 		view = func(f func(*batch.View)) batch.View {
 			return with(batch.View{Now: now, Head: 100, Nonce: 7, Settled: 7, Sent: now, Pooled: true}, f)
@@ -134,8 +137,8 @@ func TestNext(t *testing.T) {
 		{"attested and final by depth", with(policy, func(p *batch.Policy) { p.Depth = 12 }), done, nil, mined(112, 1), batch.Record{Command: batch.Finalise{Batch: 1, UID: attested(1, 1).UID}}},
 		{"attested and not quite so deep", with(policy, func(p *batch.Policy) { p.Depth = 12 }), done, nil, mined(111, 1), batch.Wait{}},
 		{"attested and final by the chain", policy, done, nil, with(mined(110, 1), func(v *batch.View) { v.Final = 100 }), batch.Record{Command: batch.Finalise{Batch: 1, UID: attested(1, 1).UID}}},
-		{"attested and reorganised away", policy, done, nil, view(func(*batch.View) {}), batch.Record{Command: batch.Drop{Batch: 1, Reason: batch.Reorganised, UID: attested(1, 1).UID}}},
-		{"attested and mined in another block", policy, done, nil, with(mined(120, 1), func(v *batch.View) { v.Mined.BlockHash[0]++ }), batch.Record{Command: batch.Drop{Batch: 1, Reason: batch.Reorganised, UID: attested(1, 1).UID}}},
+		{"attested and reorganised away", policy, done, nil, view(func(*batch.View) {}), batch.Record{Command: batch.Drop{Dropped: dropped(batch.Reorganised, attested(1, 1).UID), Seen: 1}}},
+		{"attested and mined in another block", policy, done, nil, with(mined(120, 1), func(v *batch.View) { v.Mined.BlockHash[0]++ }), batch.Record{Command: batch.Drop{Dropped: dropped(batch.Reorganised, attested(1, 1).UID), Seen: 1}}},
 		{"attested and the node fell behind", policy, done, nil, view(func(v *batch.View) { v.Head = 99 }), batch.Wait{}},
 		{"final", policy, append(done[:3:3], batch.Finalised{Batch: 1, UID: attested(1, 1).UID}), nil, view(func(*batch.View) {}), batch.Wait{}},
 	} {

@@ -165,6 +165,7 @@ func (p *Programme) openAttester(a *attester.Attester, chain uint64) {
 		return
 	}
 	a.Ledger, a.Reads, a.Transactions = p.Service, anchorage{p}, signed{&tables.Transactions{Pool: p.pool}}
+	a.Leases = &tables.Leases{Pool: p.pool}
 	a.Chain, a.Now, a.Rand, a.Log = p.nodes[chain], p.Now, p.Service.Rand, p.log
 	p.Attester, p.Worker.Anchors = a, p.Reader
 }

@@ -1,13 +1,28 @@
 package assembly_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/karatum/mystery/chain/attester"
+	"github.com/karatum/mystery/chain/devchain"
+	"github.com/karatum/mystery/chain/devchain/eascontracts"
+	"github.com/karatum/mystery/chain/eas"
+	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/cmd/internal/assembly"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/migrations/pgtest"
 )
 
@@ -72,5 +87,126 @@ func TestAttestingOpens(t *testing.T) {
 	}
 	if how, err := p.Attesting(t.Context()); err != nil || how != "ok" {
 		t.Errorf("Attesting = %q, %v, want ok", how, err)
+	}
+}
+
+// seals puts n seals behind so many earlier ones on record, publishes them, and returns
+// their roots.
+func seals(t *testing.T, p *assembly.Programme, behind uint64, n int) []domain.Hash {
+	t.Helper()
+	const id = "cns_sealed"
+	events, roots := make([]domain.Event, n), make([]domain.Hash, n)
+	for i := range events {
+		hour := behind + uint64(i)
+		roots[i] = domain.Sum([]byte(strconv.FormatUint(hour, 10)))
+		events[i] = seal.Sealed{Consent: id, Hour: hour, Root: roots[i]}
+	}
+	m := ledger.Meta{Actor: "worker", Command: strconv.FormatUint(behind, 10)}
+	if err := p.Service.Log.Append(t.Context(), seal.StreamOf(id), behind, m, events...); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.PublishLedger(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return roots
+}
+
+// TestTwoProcessesAttest has two processes with one key on one database. One of them
+// attests, and the other one goes on when that loses its node. What the operator sees
+// is that batches are attested.
+func TestTwoProcessesAttest(t *testing.T) {
+	t.Parallel()
+	const chainID = 1337
+	var hours atomic.Int64
+	now := func() time.Time {
+		return time.Date(2026, 3, 1, 0, 30, 0, 0, time.UTC).Add(time.Duration(hours.Load()) * time.Hour)
+	}
+	key, err := crypto.ToECDSA(bytes.Repeat([]byte{7}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := crypto.PubkeyToAddress(key.PublicKey)
+	chain, err := devchain.New(devchain.Config{ChainID: chainID, Rich: []common.Address{account}, Now: now, Finality: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer chain.Close()
+	deployed, err := eascontracts.Deploy(t.Context(), chain, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := pgtest.Schema(pgtest.Open(t))
+	config := assembly.Config{
+		DatabaseURL: pgtest.URL(t), StateDir: t.TempDir(), PublicURL: "http://localhost:8080",
+		Attest: assembly.Attesting{
+			Chain: strconv.Itoa(chainID), EAS: deployed.EAS.Hex(), Registry: deployed.Registry.Hex(), Confirmations: "1",
+		},
+	}
+	open := func(nodes rpc.Set) *assembly.Programme {
+		p, err := assembly.Open(t.Context(), config, assembly.Options{Schema: schema, Now: now, Nodes: nodes, AttesterKey: attester.NewKey(key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		return p
+	}
+	nodes := func() rpc.Set {
+		return rpc.Set{chainID: rpc.New(chainID, rpc.Config{Now: time.Now, Timeout: time.Minute}, chain.Node())}
+	}
+	failing, other := nodes(), nodes()
+	defer other.Close()
+	first, second := open(failing), open(other)
+
+	// attest has a batch made of n commits and attested, and returns how the steps of both
+	// processes ended last.
+	commits, batches := 0, uint64(0)
+	attest := func(n int) (states [2]string) {
+		t.Helper()
+		seals(t, first, uint64(commits), n)
+		commits, batches = commits+n, batches+1
+		hours.Add(1)
+		for round := 0; ; round++ {
+			switch s, err := second.Service.BatchState(t.Context(), batches); {
+			case err != nil:
+				t.Fatal(err)
+			case s.Attested != nil && len(s.Submitted) == 1:
+				return states
+			case s.Attested != nil || round > 20:
+				t.Fatalf("batch %d is %+v, the processes are %v, want it attested by one transaction", batches, s, states)
+			}
+			for i, p := range []*assembly.Programme{first, second} {
+				_ = p.Attester.Step(t.Context()) // what hinders it is in its status
+				states[i] = p.Attester.Status().State
+			}
+			for range 2 {
+				if _, err := chain.Mine(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for range 2 {
+		if got, want := attest(2), [2]string{attester.Well, attester.Idle}; got != want {
+			t.Errorf("the processes are %v, want %v", got, want)
+		}
+	}
+	failing.Close()
+	for range 2 {
+		if got, want := attest(2), [2]string{attester.Idle, attester.Well}; got != want {
+			t.Errorf("the processes are %v, want %v", got, want)
+		}
+		if how, err := first.Attesting(t.Context()); err != nil || how != attester.Well {
+			t.Errorf("Attesting = %q, %v, want %s", how, err, attester.Well)
+		}
+	}
+	n := chain.Node()
+	defer n.Close()
+	head, err := n.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := n.Logs(t.Context(), eas.Logs(deployed.EAS, eas.SchemaUID(common.Address{}), account, 0, head.Number))
+	if err != nil || uint64(len(logs)) != batches {
+		t.Errorf("%d attestations stand on the chain (%v), want one of each of %d batches", len(logs), err, batches)
 	}
 }
