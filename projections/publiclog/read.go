@@ -214,6 +214,34 @@ func (v view) rootAt(ctx context.Context, size uint64) (domain.Hash, error) {
 	return rootAt(hashes(ctx, v.tx, tree(v.Size, v.Root)), size)
 }
 
+// Find returns the record that hash is of, as an entry or as a leaf of the tree; nil if
+// the latest published checkpoint covers none, or if nothing is published yet.
+func (r Reader) Find(ctx context.Context, hash domain.Hash) (l *Leaf, err error) {
+	err = r.snapshot(ctx, func(v view) error {
+		found, err := loadLeaves(ctx, v.tx,
+			`where (hash = $1 or sha256('\x00'::bytea || hash) = $1) and index < $2 order by index limit 1`, hash[:], v.Size)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		if _, err := v.proven(ctx, found); err != nil {
+			return err
+		}
+		l = &found[0]
+		return nil
+	})
+	if errors.Is(err, domain.ErrNotFound) {
+		return nil, nil
+	}
+	return l, err
+}
+
+// IsRoot reports whether hash is the root of a published checkpoint.
+func (r Reader) IsRoot(ctx context.Context, hash domain.Hash) (is bool, err error) {
+	err = r.Pool.QueryRow(ctx, `
+		select exists (select from tree_published p join tree_checkpoints c using (size) where c.root = $1)`, hash[:]).Scan(&is)
+	return is, err
+}
+
 // A Consistency proves that the first From leaves of the log are the first of To.
 type Consistency struct {
 	From, To         uint64

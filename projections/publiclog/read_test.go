@@ -324,3 +324,31 @@ func TestTamperedLeavesAreNotShown(t *testing.T) {
 		w.restore(owner)
 	}
 }
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if l, err := w.reader.Find(t.Context(), domain.Sum([]byte("x"))); l != nil || err != nil {
+		t.Errorf("Find before the first checkpoint = %v, %v", l, err)
+	}
+	head := w.grow(40)
+	w.add(3)
+	w.integrate() // and not published
+	var hidden domain.Hash
+	for i, r := range w.public() {
+		leaf := merkle.LeafHash(r.Hash[:])
+		covered := uint64(i) < head.Size
+		for _, hash := range []domain.Hash{r.Hash, leaf} {
+			l, err := w.reader.Find(t.Context(), hash)
+			if err != nil || (l != nil) != covered || covered && l.Index != uint64(i) {
+				t.Fatalf("Find(%s) = %v, %v; record %d of %d", hash, l, err, i, head.Size)
+			}
+		}
+		hidden = r.Hash
+	}
+	for hash, want := range map[domain.Hash]bool{head.Root: true, hidden: false} {
+		if is, err := w.reader.IsRoot(t.Context(), hash); is != want || err != nil {
+			t.Errorf("IsRoot(%s) = %t, %v, want %t", hash, is, err, want)
+		}
+	}
+}
