@@ -404,6 +404,12 @@ func everything(d day) []string {
 	for i, p := range paths {
 		paths[i] = root + p
 	}
+	for slot := range 24 {
+		paths = append(paths, "/mystery/shops/"+d.shop(slot))
+	}
+	name := strings.TrimPrefix(string(d.ref), "build:")
+	paths = append(paths, "/mystery/"+d.consent, "/agents", "/agents/"+name, "/agents/"+name+"/badge.svg", "/stack", "/stack/card", "/ledger", "/ledger/batches",
+		"/mystery/findings.atom", "/mystery/reveals.atom", "/search?q="+domain.Sum([]byte("5280 feet")).String(), "/search?q="+d.shop(d.tasks[0]))
 	return append(paths, "/healthz", "/readyz", root+"/shops/shp_aaaaaaaaaaaaaaaaaaaa_20260301_00",
 		"/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/.well-known/security.txt")
 }
@@ -553,7 +559,7 @@ func TestPages(t *testing.T) {
 	w.grant(honest)
 	for look := range 5 {
 		w.pass(1e9)
-		e := finding.Reached{Consent: d.consent, Agent: house, Demo: true, Cycle: finding.AfterDay, Day: d.day + uint32(look), Look: look + 1, Verdict: finding.Consistent, GatedVerdict: finding.Consistent, Families: []finding.Family{}}
+		e := finding.Reached{Consent: d.consent, Agent: house, Demo: true, Cycle: finding.AfterDay, Day: d.day + uint32(look), Look: look + 1, Verdict: finding.Consistent, GatedVerdict: finding.Consistent, Families: []finding.Family{}, Sources: []finding.Source{}}
 		w.ok(w.service.Finding(t.Context(), w.meta(fmt.Sprint(look)), d.consent, finding.Reach(e)))
 	}
 	w.ok(w.runner.CatchUp(t.Context()))

@@ -7,19 +7,71 @@ import (
 	"strings"
 
 	"github.com/karatum/mystery/api/explorer"
+	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/projections"
+	"github.com/karatum/mystery/projections/publiclog"
 )
 
 // explorer returns the pages, which share the router and the problems with the
 // rest of the interface.
 func (s *server) explorer() *explorer.Pages {
 	return explorer.New(explorer.Config{
-		Reader: s.Reader, PublicURL: s.PublicURL, Now: s.Now, Facts: s.Facts,
+		Reader: s.Reader, Ledger: s.Ledger, Owners: owners{s}, PublicURL: s.PublicURL, Now: s.Now, Facts: s.Facts, JSON: s.router,
+		Verify: s.verifyShop,
+		Reply: func(ctx context.Context, p projections.Shop) ([]byte, error) {
+			_, body, err := s.reply(ctx, p)
+			return body, err
+		},
+		Note: func(ctx context.Context, ref agent.Ref) (string, error) {
+			b, err := s.agentBody(ctx, ref)
+			return b.Note, err
+		},
 		Problem: func(ctx context.Context, err error) explorer.Problem {
 			p := new(Problem)
-			errors.As(s.fail(ctx, err), &p)
+			switch {
+			case errors.As(err, &p):
+			case errors.Is(err, publiclog.ErrDamaged):
+				errors.As(s.failLedger(ctx, err), &p)
+			default:
+				errors.As(s.fail(ctx, err), &p)
+			}
 			return problemPage(ctx, p)
 		},
 	})
+}
+
+// owners lets pages do what the interface does for owners.
+type owners struct{ s *server }
+
+// Challenge implements [explorer.Owners].
+func (o owners) Challenge(ctx context.Context, r consent.Request) (commands.Challenged, error) {
+	if err := o.s.spend(ctx, commands.GrantQuotas(r.Agent, callerOf(ctx).address)); err != nil {
+		return commands.Challenged{}, err
+	}
+	return o.s.Service.Challenge(ctx, r)
+}
+
+// Grant implements [explorer.Owners].
+func (o owners) Grant(ctx context.Context, challengeID string, p consent.Payload, signature string, ownerNonce domain.Hash) (string, error) {
+	out, err := o.s.grant(ctx, grantInput{challengeID, p, signature, ownerNonce})
+	if err != nil {
+		return "", err
+	}
+	return out.Body.ID, nil
+}
+
+// ChallengeRevoke implements [explorer.Owners].
+func (o owners) ChallengeRevoke(ctx context.Context, id string) (commands.RevokeChallenged, error) {
+	return o.s.challengeRevoke(ctx, id)
+}
+
+// Revoke implements [explorer.Owners].
+func (o owners) Revoke(ctx context.Context, id, challengeID, signature string) error {
+	_, err := o.s.revoke(ctx, id, revokeInput{challengeID, signature})
+	return err
 }
 
 // turnAway answers what no handler answers: with a page where people read, with

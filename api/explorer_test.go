@@ -1,38 +1,77 @@
 package api_test
 
 import (
+	"html"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/batch"
+	"github.com/karatum/mystery/domain/finding"
 )
 
 var hrefs = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
 
-// Every link from a page to another part of the interface leads to something, and
-// to the place in it.
+// eventful is a world in which there is something on every page.
+func eventful(t *testing.T) (*world, day) {
+	t.Helper()
+	w := newWorld(t).furnish()
+	log := w.publicLog()
+	refused := w.challenge(honest)
+	w.hosts["https://agent.example/a2a"] = false
+	w.post(root+"/consents", http.StatusUnprocessableEntity, encode(refused.body))
+	w.hosts["https://agent.example/a2a"] = true
+	w.grant(honest)
+	d := w.seal(w.grant(house), house)
+	for _, slot := range d.tasks[:3] {
+		d.send(slot, "5280 feet")
+	}
+	d.pass(time.Hour)
+	d.reveal(d.tasks[0], passed("5280 feet"))
+	d.reveal(d.tasks[1], passed("</pre><script>alert(1)</script>\u202e "+strings.Repeat("x", 60<<10)))
+	d.compare(1, finding.AfterDay)
+	var open []batch.Open
+	for slot := range 3 {
+		open = append(open, batch.Open{Commit: domain.Sum([]byte(d.shop(slot))), Index: uint64(slot), Time: w.clock()})
+	}
+	first, _, err := batch.Close(nil, 84532, batch.Word{1}, open, uint64(w.records()), domain.Hash{2})
+	w.ok(err)
+	w.batch(1, batch.Seal{Sealed: first})
+	log.publish()
+	w.ok(w.runner.CatchUp(t.Context()))
+	return w, d
+}
+
+// Every link from a page leads to something, and to the place in it.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t).furnish()
-	seen, crawled := map[string]string{}, map[string]bool{}
-	fetch := func(path string) string {
+	w, d := eventful(t)
+	seen, crawled := map[string]answer{}, map[string]bool{}
+	fetch := func(path string) answer {
 		if _, ok := seen[path]; !ok {
 			a := w.do(http.MethodGet, path, "", "Accept", "text/html")
 			if a.status != http.StatusOK {
 				t.Errorf("GET %s: %d", path, a.status)
 			}
-			seen[path] = a.body
+			seen[path] = a
 		}
 		return seen[path]
 	}
 	todo := []string{"/mystery"}
 	for ; len(todo) > 0; todo = todo[1:] {
-		if crawled[todo[0]] {
+		a := fetch(todo[0])
+		if crawled[todo[0]] || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
 			continue
 		}
 		crawled[todo[0]] = true
-		for _, found := range hrefs.FindAllStringSubmatch(fetch(todo[0]), -1) {
-			link := strings.TrimPrefix(found[1], "https://karatum.com")
+		if len(a.body) > 100<<10 {
+			t.Errorf("%s has %d bytes", todo[0], len(a.body))
+		}
+		for _, found := range hrefs.FindAllStringSubmatch(a.body, -1) {
+			link := strings.TrimPrefix(html.UnescapeString(found[1]), "https://karatum.com")
 			path, fragment, _ := strings.Cut(link, "#")
 			if path == "" {
 				path = todo[0]
@@ -40,15 +79,17 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			if !strings.HasPrefix(path, "/") {
 				continue // mailto
 			}
-			if body := fetch(path); fragment != "" && !strings.Contains(body, ` id="`+fragment+`"`) {
+			if fragment != "" && !strings.Contains(fetch(path).body, ` id="`+fragment+`"`) {
 				t.Errorf("%s has a link to %s, and nothing there has this id", todo[0], link)
 			}
-			if strings.HasPrefix(path, "/mystery") || path == "/bot" {
-				todo = append(todo, path)
-			}
+			todo = append(todo, path)
 		}
 	}
-	for _, path := range []string{"/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/.well-known/security.txt", root + "/terms"} {
+	for _, path := range []string{
+		"/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/.well-known/security.txt", root + "/terms", "/mystery/" + d.consent,
+		"/mystery/shops/" + d.shop(d.tasks[0]), "/agents", "/agents/42", "/agents/demo", "/agents/demo/badge.svg", "/stack", "/stack/card", "/ledger",
+		"/ledger/batches/1", "/ledger/records/0", "/mystery/findings.atom", "/mystery/reveals.atom",
+	} {
 		if _, ok := seen[path]; !ok {
 			t.Errorf("no link leads to %s", path)
 		}

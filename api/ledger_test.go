@@ -325,7 +325,6 @@ func TestLedgerRefusals(t *testing.T) {
 		{"/ledger/tile/", 400},
 		{"/ledger/tile/0/x000/000", 400},
 		{"/ledger/tile", 404},
-		{"/ledger", 404},
 		{"/v1/ledger/records?from=SIZE", 200},
 		{"/v1/ledger/records?from=4611686018427387904", 200},
 		{"/v1/ledger/records?from=9223372036854775808", 422},

@@ -130,14 +130,11 @@ func (s *server) registerOwners(api huma.API) {
 	type revokeChallengeOutput struct{ Body revokeChallengeBody }
 	huma.Register(api, limited(post("challenge-revocation", "/consents/{id}/revoke-challenge", "Ask for a revocation to sign", http.StatusOK, maxSmall)),
 		func(ctx context.Context, in *path) (*revokeChallengeOutput, error) {
-			if err := s.spend(ctx, commands.RevokeQuotas(callerOf(ctx).address)); err != nil {
+			c, err := s.challengeRevoke(ctx, in.ID)
+			if err != nil {
 				return nil, err
 			}
 			known, err := s.signed(ctx, in.ID)
-			if err != nil {
-				return nil, s.fail(ctx, err)
-			}
-			c, err := s.Service.ChallengeRevoke(ctx, in.ID, known.Agent)
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
@@ -193,6 +190,20 @@ func (s *server) revoke(ctx context.Context, id string, in revokeInput) (*writte
 	}
 	url := s.consentURL(id)
 	return &writtenOutput{url, writtenBody{markOf(c.Demo), id, c.State, url}}, nil
+}
+
+func (s *server) challengeRevoke(ctx context.Context, id string) (c commands.RevokeChallenged, err error) {
+	if err := s.spend(ctx, commands.RevokeQuotas(callerOf(ctx).address)); err != nil {
+		return c, err
+	}
+	known, err := s.signed(ctx, id)
+	if err == nil {
+		c, err = s.Service.ChallengeRevoke(ctx, id, known.Agent)
+	}
+	if err != nil {
+		return c, s.fail(ctx, err)
+	}
+	return c, nil
 }
 
 // signed returns a consent to be revoked, though it was granted a moment ago and

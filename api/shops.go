@@ -176,27 +176,33 @@ func (s *server) shop(ctx context.Context, id string) (b shopBody, err error) {
 		b.Revealed.Erased = &erasedBody{p.ErasedAt, p.Reason}
 		return b, nil // whatever may still be there
 	}
-	// Only now: a body that is not revealed is nobody's business.
-	if !p.Revealed.Result.ReplyHash.IsZero() {
-		salt, body, err := s.body(ctx, shop.ReplyKey(id))
-		if err != nil {
-			return b, err
-		}
-		if salt != nil {
-			b.Revealed.Reply.replyBody = replyOf(salt, body)
-		}
+	salt, body, err := s.reply(ctx, p)
+	if err != nil {
+		return b, err
+	}
+	if salt != nil {
+		b.Revealed.Reply.replyBody = replyOf(salt, body)
 	}
 	// Nor is a session of which nothing came to stand on record.
 	opened := (shop.SessionOpened{}).EventType()
 	if !slices.ContainsFunc(p.Revealed.Records, func(r ledger.Record) bool { return r.Type == opened }) {
 		return b, nil
 	}
-	salt, body, err := s.body(ctx, shop.SessionKey(id))
+	salt, body, err = s.body(ctx, shop.SessionKey(id))
 	if err != nil || salt == nil {
 		return b, err
 	}
 	b.Revealed.Session = &sessionBody{Salt: hex.EncodeToString(salt)}
 	return b, domain.Unmarshal(body, &b.Revealed.Session.Session)
+}
+
+// reply returns the reply to a task that was revealed and not erased since, nothing if
+// there is none. Before that a body is nobody's business, and after it none may be left.
+func (s *server) reply(ctx context.Context, p projections.Shop) (salt, body []byte, err error) {
+	if p.Revealed == nil || !p.ErasedAt.IsZero() || p.Revealed.Result.ReplyHash.IsZero() {
+		return nil, nil, nil
+	}
+	return s.body(ctx, shop.ReplyKey(p.ID))
 }
 
 // body returns what lies beside the log, nothing if it is lost.

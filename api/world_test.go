@@ -410,7 +410,7 @@ func (d day) compare(look int, cycle finding.Cycle) {
 	d.t.Helper()
 	d.ok(d.service.Finding(d.t.Context(), d.meta(fmt.Sprint("compare ", look)), d.consent, finding.Reach{
 		Consent: d.consent, Agent: d.ref, Demo: d.ref == house, Cycle: cycle, Day: d.day, Look: look,
-		Verdict: finding.Insufficient, GatedVerdict: finding.Insufficient, Note: "Too little to say.", Families: []finding.Family{},
+		Verdict: finding.Insufficient, GatedVerdict: finding.Insufficient, Note: "Too little to say.", Families: []finding.Family{}, Sources: []finding.Source{},
 	}))
 }
 

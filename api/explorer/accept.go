@@ -15,6 +15,17 @@ func Wanted(r *http.Request) bool {
 	return html > 0 && html >= quality(accept, "application/json")
 }
 
+// jsonWanted reports whether who asks for a page would rather have JSON: it says so in
+// the query, or names JSON and names a page lower or not at all.
+func jsonWanted(r *http.Request) bool {
+	if format := r.URL.Query().Get("format"); format != "" {
+		return format == "json"
+	}
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	json := quality(accept, "application/json")
+	return json > max(quality(accept, "text/html"), quality(accept, "application/xhtml+xml"))
+}
+
 // quality returns the weight in thousandths that a header gives to a media type
 // by its name, 0 if it does not name it. Wildcards name nothing.
 func quality(accept, media string) int {

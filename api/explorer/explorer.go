@@ -1,11 +1,13 @@
-// Package explorer serves the pages that people read: the programme, its terms,
-// its ethics and limits, the client identities, and who KaratumBot is.
+// Package explorer serves the pages that people read: the programme with its terms,
+// ethics and identities, every consent, task and agent, the ledger and its batches, what
+// owners sign, and who KaratumBot is.
 //
 // Pages are made on the server from public read models and work without a script.
 // Like the rest of the interface they show nothing of a task before its reveal.
 // No page holds a script or a style of its own, and none asks another host for
 // anything; the policy that every page is served under makes a browser hold us to
-// that.
+// that. Text of others, such as replies and reasons, stands on a page as text and
+// apart from what surrounds it.
 package explorer
 
 import (
@@ -17,30 +19,91 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/terms"
+	"github.com/karatum/mystery/domain/verify"
 	"github.com/karatum/mystery/projections"
+	"github.com/karatum/mystery/projections/publiclog"
 )
 
 // A Reader reads what is public. [projections.Reader] is one.
 type Reader interface {
 	Programme(ctx context.Context) (projections.Status, error)
+
+	Agent(ctx context.Context, ref agent.Ref) (projections.Agent, error)
+	AgentList(ctx context.Context, after *projections.AgentKey, limit int) ([]projections.ListedAgent, error)
+	Consent(ctx context.Context, id string) (projections.Consent, error)
+	Consents(ctx context.Context, q projections.ConsentQuery) ([]projections.Consent, error)
+	Proofs(ctx context.Context, c projections.Consent) ([]projections.Proof, error)
+	Plans(ctx context.Context, consent string) ([]projections.Plan, error)
+	Shop(ctx context.Context, id string) (projections.Shop, error)
+
+	LatestFinding(ctx context.Context, consent string) (*projections.Finding, error)
+	LatestFindingOf(ctx context.Context, ref agent.Ref) (*projections.Finding, error)
+	Findings(ctx context.Context, q projections.FindingQuery) ([]projections.Finding, error)
+	Standings(ctx context.Context, q projections.StandingQuery) ([]projections.Finding, error)
+	StandingCounts(ctx context.Context) (map[finding.Verdict]int, error)
+	RevealedTasks(ctx context.Context, consent string, before *projections.ShopKey, limit int) ([]projections.RevealedTask, error)
+	LatestReveals(ctx context.Context, limit int) ([]projections.RevealedTask, error)
+	Tallies(ctx context.Context, consent string) ([]projections.DayTally, error)
+
+	Batches(ctx context.Context, before uint64, limit int) ([]projections.Batch, error)
+	Batch(ctx context.Context, n uint64) (projections.Batch, error)
+	FindHash(ctx context.Context, hash domain.Hash) ([]projections.NamedHash, error)
+}
+
+// A Ledger reads the public log. [publiclog.Reader] is one.
+type Ledger interface {
+	Head(ctx context.Context) (publiclog.Head, error)
+	Leaves(ctx context.Context, from uint64, limit int) ([]publiclog.Leaf, publiclog.Head, error)
+	Inclusion(ctx context.Context, index, size uint64) (publiclog.Inclusion, publiclog.Head, error)
+	Find(ctx context.Context, hash domain.Hash) (*publiclog.Leaf, error)
+	IsRoot(ctx context.Context, hash domain.Hash) (bool, error)
+}
+
+// Owners carries out what owners ask for, within the limits that hold for everybody.
+type Owners interface {
+	Challenge(ctx context.Context, r consent.Request) (commands.Challenged, error)
+	Grant(ctx context.Context, challengeID string, p consent.Payload, signature string, ownerNonce domain.Hash) (id string, err error)
+	ChallengeRevoke(ctx context.Context, id string) (commands.RevokeChallenged, error)
+	Revoke(ctx context.Context, id, challengeID, signature string) error
 }
 
 // Config is what the pages need. All fields are required.
 type Config struct {
 	Reader    Reader
+	Ledger    Ledger
+	Owners    Owners
 	PublicURL string           // where the pages are reached, without a slash at the end
 	Now       func() time.Time // programme time
 	Facts     Facts
+
+	// Verify makes every check of a slot from what is public.
+	Verify func(ctx context.Context, shop string) (*verify.ShopReport, error)
+
+	// Reply returns the reply to a revealed task, nil if there was none, or it was lost
+	// or erased.
+	Reply func(ctx context.Context, s projections.Shop) ([]byte, error)
+
+	// Note returns the note on the certificate of an agent.
+	Note func(ctx context.Context, ref agent.Ref) (string, error)
+
+	// JSON answers a request for another path of the same interface, for programs.
+	JSON http.Handler
 
 	// Problem says what a reader may know of an error, and logs the rest.
 	Problem func(ctx context.Context, err error) Problem
@@ -69,6 +132,9 @@ type Pages struct {
 	style     string // address of the style sheet
 	mark      string // address of the icon
 	templates map[string]*template.Template
+
+	// sameSite keeps other sites from sending forms in the name of who looks at them.
+	sameSite *http.CrossOriginProtection
 }
 
 var (
@@ -82,17 +148,36 @@ var (
 // New returns the pages. It panics if a template does not parse, as that is a bug
 // in the program.
 func New(c Config) *Pages {
-	p := &Pages{config: c, style: address("house.css"), mark: address("mark.svg"), templates: make(map[string]*template.Template)}
+	p := &Pages{config: c, style: address("house.css"), mark: address("mark.svg"), templates: make(map[string]*template.Template), sameSite: http.NewCrossOriginProtection()}
 	shared := template.Must(template.New("").Funcs(template.FuncMap{
-		"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"when":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") },
-		"short": func(h domain.Hash) string { return h.String()[:8] + "…" },
+		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"when":    func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") },
+		"ago":     func(t time.Time) string { return ago(c.Now().Sub(t)) },
+		"short":   shorten,
+		"grouped": grouped,
+		"bare":    bareRef,
+		"family":  familyName,
+		"day":     day,
 	}).ParseFS(templates, "templates/layout.html", "templates/parts.html"))
-	for _, name := range []string{"programme", "terms", "ethics", "identities", "bot", "problem"} {
+	for _, file := range pageFiles() {
 		own := template.Must(shared.Clone())
-		p.templates[name] = template.Must(own.ParseFS(templates, "templates/"+name+".html"))
+		p.templates[strings.TrimSuffix(file, ".html")] = template.Must(own.ParseFS(templates, "templates/"+file))
 	}
 	return p
+}
+
+// pageFiles names the templates that are pages.
+func pageFiles() (names []string) {
+	files, err := templates.ReadDir("templates")
+	if err != nil {
+		panic(fmt.Sprintf("explorer: %v", err)) // it is embedded
+	}
+	for _, f := range files {
+		if f.Name() != "layout.html" && f.Name() != "parts.html" {
+			names = append(names, f.Name())
+		}
+	}
+	return names
 }
 
 // address is where a file of the folder assets is served: its name holds its hash,
@@ -114,14 +199,43 @@ func asset(name string) []byte {
 // Register adds the pages, and what they are made with, to r.
 func (p *Pages) Register(r chi.Router) {
 	r.Method(http.MethodGet, "/", http.RedirectHandler("/mystery", http.StatusFound))
-	r.Get("/mystery", p.page("programme", p.programme))
-	r.Get("/mystery/terms", p.page("terms", p.terms))
-	r.Get("/mystery/ethics", p.page("ethics", p.ethics))
-	r.Get("/mystery/identities", p.page("identities", p.identities))
-	r.Get("/bot", p.page("bot", p.bot))
+	r.Get("/mystery", p.page("programme", at("/v1/mystery"), p.programme))
+	r.Get("/mystery/terms", p.page("terms", at("/v1/mystery/terms"), p.terms))
+	r.Get("/mystery/ethics", p.page("ethics", at("/v1/mystery"), p.ethics))
+	r.Get("/mystery/identities", p.page("identities", at("/v1/mystery/terms"), p.identities))
+	r.Get("/mystery/opt-in", p.page("optin", nil, p.optIn))
+	r.Post("/mystery/opt-in", p.challenge)
+	r.Post("/mystery/consents", p.grant)
+	r.Post("/mystery/{consent}/revoke", p.challengeRevoke)
+	r.Post("/mystery/{consent}/revocation", p.revoke)
+	r.Get("/mystery/{consent}", p.page("consent", below("/v1/mystery/consents/", "consent"), p.consent))
+	r.Get("/mystery/shops/{shop}", p.page("shop", below("/v1/mystery/shops/", "shop"), p.shop))
+	r.Get("/mystery/findings.atom", p.serveFeed("findings", "Findings of the Mystery Shopper", p.findingEntries))
+	r.Get("/mystery/reveals.atom", p.serveFeed("reveals", "Revealed tasks of the Mystery Shopper", p.revealEntries))
+	r.Get("/agents", p.page("agents", nil, p.agents))
+	r.Get("/agents/{agent}", p.page("agent", ofAgent, p.agent))
+	r.Get("/agents/{agent}/badge.svg", p.badge)
+	r.Get("/stack", p.page("stack", at("/v1/mystery"), p.stack))
+	r.Get("/stack/card", p.serveCard)
+	r.Get("/ledger", p.page("ledger", at("/v1/ledger"), p.ledger))
+	r.Get("/ledger/batches", p.page("batches", at("/v1/ledger/batches"), p.batches))
+	r.Get("/ledger/batches/{n}", p.page("batch", below("/v1/ledger/batches/", "n"), p.batch))
+	r.Get("/ledger/records/{n}", p.page("record", below("/v1/ledger/records/", "n"), p.record))
+	r.Get("/search", p.search)
+	r.Get("/bot", p.page("bot", nil, p.bot))
 	r.Get("/.well-known/security.txt", p.security)
 	r.Get(p.style, p.asset("house.css", "text/css; charset=utf-8"))
 	r.Get(p.mark, p.asset("mark.svg", "image/svg+xml"))
+}
+
+// A place says where programs find what a page shows; "" for nowhere.
+type place func(r *http.Request) string
+
+func at(path string) place { return func(*http.Request) string { return path } }
+
+// below is the path that a parameter of the page completes.
+func below(root, parameter string) place {
+	return func(r *http.Request) string { return root + chi.URLParam(r, parameter) }
 }
 
 // asset serves a file that never changes under its address.
@@ -135,14 +249,17 @@ func (p *Pages) asset(name, contentType string) http.HandlerFunc {
 }
 
 // policy is the Content-Security-Policy of every page.
-const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'; " +
+const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'"
 
 // A frame is what the layout shows around each page.
 type frame struct {
 	Title       string
 	Description string
+	Own         bool   // the page is about one of Karatum's own agents
 	Path        string // of the page; empty if it has none of its own
+	Query       string // that was searched for
+	Matched     string // what a search found this page by; may be empty
 	JSON        string // where the same is to be had for programs; may be empty
 
 	Facts
@@ -168,16 +285,37 @@ type pause struct {
 }
 
 // An entry is one line of the navigation.
-type entry struct{ Path, Name string }
+type entry struct {
+	Path, Name string
+	Current    string // value of aria-current: page, true for what lies below, or ""
+}
 
 // Nav is the navigation.
-func (frame) Nav() []entry {
+func (f frame) Nav() []entry {
+	list := []entry{
+		{Path: "/mystery", Name: "Mystery Shopper"},
+		{Path: "/agents", Name: "Agents"},
+		{Path: "/stack", Name: "Stack"},
+		{Path: "/ledger", Name: "Ledger"},
+	}
+	for i, e := range list {
+		switch {
+		case f.Path == e.Path:
+			list[i].Current = "page"
+		case strings.HasPrefix(f.Path, e.Path+"/"):
+			list[i].Current = "true"
+		}
+	}
+	return list
+}
+
+// Foot is the navigation at the foot.
+func (frame) Foot() []entry {
 	return []entry{
-		{"/mystery", "Mystery Shopper"},
-		{"/mystery/terms", "Terms"},
-		{"/mystery/ethics", "Ethics and limits"},
-		{"/mystery/identities", "Identities"},
-		{"/bot", "KaratumBot"},
+		{Path: "/mystery/terms", Name: "Terms"},
+		{Path: "/mystery/ethics", Name: "Ethics and limits"},
+		{Path: "/mystery/identities", Name: "Identities"},
+		{Path: "/bot", Name: "KaratumBot"},
 	}
 }
 
@@ -196,28 +334,34 @@ func (p *Pages) frame() frame {
 	}
 }
 
-// page serves the page that view makes of the state of the programme.
-func (p *Pages) page(name string, view func(frame, projections.Status) any) http.HandlerFunc {
+// A view makes what a template is executed with.
+type view func(r *http.Request, f frame, s projections.Status) (any, error)
+
+// page serves the page that view makes of what is known, or to programs the answer at
+// json, which may be nil.
+func (p *Pages) page(name string, json place, view view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		status, err := p.config.Reader.Programme(r.Context())
-		if err != nil {
-			p.Refuse(w, r, p.config.Problem(r.Context(), err))
+		w.Header().Add("Vary", "Accept")
+		if json != nil && jsonWanted(r) {
+			p.answerJSON(w, r, json(r))
 			return
 		}
-		f := p.frame()
-		f.Path = r.URL.Path
-		for _, s := range status.Pauses {
-			f.Pauses = append(f.Pauses, pause{tasksOf(s.Scope), s.Since, s.Reason})
-		}
-		if !status.AsOf.IsZero() {
-			f.AsOf = &status.AsOf
-		}
-		if n := len(status.Catalogues); n > 0 {
-			f.Catalogue = &status.Catalogues[n-1].Hash
-		}
-		body, err := p.render(name, view(f, status))
+		f, status, err := p.open(r)
 		if err != nil {
-			p.Refuse(w, r, p.config.Problem(r.Context(), err))
+			p.fail(w, r, err)
+			return
+		}
+		if json != nil {
+			f.JSON = json(r)
+		}
+		v, err := view(r, f, status)
+		if err != nil {
+			p.fail(w, r, err)
+			return
+		}
+		body, err := p.render(name, v)
+		if err != nil {
+			p.fail(w, r, err)
 			return
 		}
 		sum := sha256.Sum256(body)
@@ -227,13 +371,61 @@ func (p *Pages) page(name string, view func(frame, projections.Status) any) http
 	}
 }
 
+// open reads the state of the programme for the frame of a page.
+func (p *Pages) open(r *http.Request) (frame, projections.Status, error) {
+	f := p.frame()
+	f.Path, f.Matched = r.URL.Path, formWords[r.URL.Query().Get("matched")]
+	status, err := p.config.Reader.Programme(r.Context())
+	if err != nil {
+		return f, status, err
+	}
+	for _, s := range status.Pauses {
+		f.Pauses = append(f.Pauses, pause{tasksOf(s.Scope), s.Since, s.Reason})
+	}
+	if !status.AsOf.IsZero() {
+		f.AsOf = &status.AsOf
+	}
+	if n := len(status.Catalogues); n > 0 {
+		f.Catalogue = &status.Catalogues[n-1].Hash
+	}
+	return f, status, nil
+}
+
+func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p.Refuse(w, r, p.config.Problem(r.Context(), err))
+}
+
+// answerJSON answers with what is served at path, from one end of the interface to the
+// other, so that it is the same to the byte.
+func (p *Pages) answerJSON(w http.ResponseWriter, r *http.Request, path string) {
+	inner := r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, (*chi.Context)(nil)))
+	inner.URL = &url.URL{Path: path}
+	inner.Header.Set("Accept", "application/json")
+	p.config.JSON.ServeHTTP(w, inner)
+}
+
 // render executes a template to its end, so that a reader gets a page or none.
 func (p *Pages) render(name string, view any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := p.templates[name].ExecuteTemplate(&b, "layout", view); err != nil {
 		return nil, fmt.Errorf("page %s: %w", name, err)
 	}
-	return b.Bytes(), nil
+	return visible(b.Bytes()), nil
+}
+
+// visible replaces the control characters of a page but for tabs and line ends, as HTML
+// has no way to write them.
+func visible(page []byte) []byte {
+	isControl := func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' || c == 0x7f }
+	if !bytes.ContainsFunc(page, isControl) {
+		return page
+	}
+	return bytes.Map(func(c rune) rune {
+		if isControl(c) {
+			return utf8.RuneError
+		}
+		return c
+	}, page)
 }
 
 func head(w http.ResponseWriter) {

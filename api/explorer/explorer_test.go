@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,20 +19,14 @@ import (
 
 	"github.com/karatum/mystery/api/explorer"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/terms"
+	"github.com/karatum/mystery/domain/verify"
 	"github.com/karatum/mystery/projections"
 )
-
-// A reader is a state of the programme, or the lack of one.
-type reader struct {
-	status projections.Status
-	err    error
-}
-
-func (r reader) Programme(context.Context) (projections.Status, error) { return r.status, r.err }
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -61,11 +56,24 @@ func full() projections.Status {
 
 func config(r reader) explorer.Config {
 	return explorer.Config{
-		Reader: r, PublicURL: "https://karatum.com", Now: func() time.Time { return start },
+		Reader: r, Ledger: r, Owners: r, PublicURL: "https://karatum.com", Now: func() time.Time { return start },
 		Facts: explorer.Facts{
 			Abuse: "mailto:abuse@karatum.com", Bot: "KaratumBot/1.0 (+https://karatum.com/bot)", TasksPerHost: 23, CheckEvery: 30 * time.Minute,
 		},
-		Problem: func(context.Context, error) explorer.Problem {
+		Verify: func(context.Context, string) (*verify.ShopReport, error) { return &r.report, r.err },
+		Reply:  func(context.Context, projections.Shop) ([]byte, error) { return r.reply, r.err },
+		Note:   func(context.Context, agent.Ref) (string, error) { return r.note, r.err },
+		JSON: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, strconv.Quote(r.URL.Path))
+		}),
+		Problem: func(_ context.Context, err error) explorer.Problem {
+			if errors.Is(err, domain.ErrNotFound) {
+				return explorer.Problem{Status: http.StatusNotFound, Title: "Not found"}
+			}
+			if errors.Is(err, domain.ErrInvalid) || errors.Is(err, domain.ErrForbidden) {
+				return explorer.Problem{Status: http.StatusUnprocessableEntity, Title: "Not so", Detail: domain.Sentence(err)}
+			}
 			return explorer.Problem{Status: http.StatusServiceUnavailable, Title: "Not now", Detail: "try again in a moment", RequestID: "abc"}
 		},
 	}
@@ -104,7 +112,11 @@ func get(t *testing.T, h http.Handler, path string, headers ...string) answer {
 	return answer{res.StatusCode, res.Header, string(body)}
 }
 
-var paths = []string{"/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot"}
+// paths are all pages; the ids are those of what a [reader] holds.
+var paths = []string{
+	"/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/mystery/opt-in", "/mystery/" + consentID, "/mystery/shops/" + shopID,
+	"/agents", "/agents/42", "/stack", "/ledger", "/ledger/batches", "/search", "/search?q=nothing",
+}
 
 // A variant is a programme that the pages are made for.
 type variant struct {
@@ -113,11 +125,11 @@ type variant struct {
 }
 
 func variants() []variant {
-	demo := config(reader{status: full()})
+	demo := config(furnished())
 	demo.Facts.Demo = true
 	return []variant{
-		{"with nothing in it", config(reader{})},
-		{"with something of everything", config(reader{status: full()})},
+		{"with nothing in it", config(empty())},
+		{"with something of everything", config(furnished())},
 		{"that is a demonstration", demo},
 		{"that cannot be read", config(reader{err: errors.New("the database is down")})},
 	}
@@ -137,8 +149,8 @@ func TestPagesAreSound(t *testing.T) {
 				if len(a.body) > 100<<10 {
 					t.Errorf("%s has %d bytes", path, len(a.body))
 				}
-				if marked := strings.Contains(a.body, "DEMO ·"); marked != v.config.Facts.Demo {
-					t.Errorf("%s: DEMO in the title is %t, want %t", path, marked, v.config.Facts.Demo)
+				if marked := strings.Contains(a.body, "DEMO ·"); v.config.Facts.Demo && !marked {
+					t.Errorf("%s: DEMO is not in the title", path)
 				}
 				for _, fault := range faults(t, a.body) {
 					t.Errorf("%s: %s", path, fault)
@@ -152,10 +164,10 @@ func TestPagesAreSound(t *testing.T) {
 // what the policy forbids does not work. Here both are in one place.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
-	h := handler(config(reader{status: full()}))
+	h := handler(config(furnished()))
 	for _, path := range append([]string{"/nowhere"}, paths...) {
 		policy := get(t, h, path).header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'none'"} {
+		for _, want := range []string{"default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"} {
 			if !slices.Contains(strings.Split(policy, "; "), want) {
 				t.Errorf("%s: the policy %q lacks %s", path, policy, want)
 			}
@@ -180,10 +192,16 @@ func faults(t *testing.T, body string) (faults []string) {
 		if n.Type != html.ElementNode {
 			continue
 		}
-		count[n.Data]++
+		if n.Data != "title" || n.Namespace == "" { // a drawing has a title of its own
+			count[n.Data]++
+		}
 		switch n.Data {
-		case "script", "style", "base", "iframe", "object", "embed", "form":
+		case "script", "style", "base", "iframe", "object", "embed":
 			fault("there is a <%s>", n.Data)
+		case "form":
+			if !strings.HasPrefix(attr(n, "action"), "/") {
+				fault("a form leads to %q", attr(n, "action"))
+			}
 		case "html":
 			if attr(n, "lang") != "en" {
 				fault("the language is not said")
@@ -210,6 +228,9 @@ func faults(t *testing.T, body string) (faults []string) {
 			if strings.TrimSpace(text(n)) == "" {
 				fault("a link to %q has no words", attr(n, "href"))
 			}
+			if attr(n, "download") != "" && strings.HasPrefix(attr(n, "href"), "data:text/plain;") {
+				break
+			}
 			if !allowed.MatchString(attr(n, "href")) {
 				fault("a link leads to %q", attr(n, "href"))
 			}
@@ -233,9 +254,10 @@ func faults(t *testing.T, body string) (faults []string) {
 	}
 	for n := range doc.Descendants() {
 		for _, name := range []string{"aria-labelledby", "href"} {
-			id := attr(n, name)
-			if id, here := strings.CutPrefix(id, "#"); id != "" && (here || name != "href") && !ids[id] {
-				fault("%s refers to %q, which is not there", name, id)
+			for id := range strings.FieldsSeq(attr(n, name)) {
+				if id, here := strings.CutPrefix(id, "#"); (here || name != "href") && !ids[id] {
+					fault("%s refers to %q, which is not there", name, id)
+				}
 			}
 		}
 	}
@@ -281,7 +303,7 @@ func page(t *testing.T, c explorer.Config, path string) (raw, words string) {
 
 func TestWhatPagesSay(t *testing.T) {
 	t.Parallel()
-	c := config(reader{status: full()})
+	c := config(furnished())
 	current := terms.Current()
 	all := []string{current.Hash().String(), "1 Mar 2026, 12:00:00 UTC", "Versions"}
 	for _, term := range current.Terms {
@@ -303,7 +325,7 @@ func TestWhatPagesSay(t *testing.T) {
 		path string
 		want []string
 	}{
-		{"/mystery", []string{"37", "1,234,567", "999", `all tasks for everybody, since 1 Mar 2026, 12:00:00 UTC. Reason given: <script>alert("paused")</script> & more`, "DEMO Karatum’s own agents"}},
+		{"/mystery", []string{"37", "1,234,567", "999", "Exam only 21", "Tasks for one host 23 a day", `all tasks for everybody, since 1 Mar 2026, 12:00:00 UTC. Reason given: <script>alert("paused")</script> & more`, "DEMO Karatum’s own agents"}},
 		{"/mystery/terms", all},
 		{"/mystery/identities", pool},
 		{"/mystery/ethics", ethics},
@@ -325,7 +347,7 @@ func TestWhatPagesSay(t *testing.T) {
 func TestNoPraise(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
-		if _, words := page(t, config(reader{status: full()}), path); strings.Contains(strings.ToLower(words), "consistent") {
+		if _, words := page(t, config(furnished()), path); strings.Contains(strings.ToLower(words), "consistent") {
 			t.Errorf("%s says consistent", path)
 		}
 	}
@@ -333,10 +355,15 @@ func TestNoPraise(t *testing.T) {
 
 func TestCurrentPageIsMarked(t *testing.T) {
 	t.Parallel()
-	for _, path := range paths {
-		body, _ := page(t, config(reader{}), path)
-		if want := `<a href="` + path + `" aria-current="page">`; strings.Count(body, "aria-current") != 1 || !strings.Contains(body, want) {
-			t.Errorf("%s is not marked in the navigation", path)
+	for path, want := range map[string]string{
+		"/mystery":              `<a href="/mystery" aria-current="page">`,
+		"/mystery/terms":        `<a href="/mystery" aria-current="true">`,
+		"/mystery/" + consentID: `<a href="/mystery" aria-current="true">`,
+	} {
+		body, _ := page(t, config(furnished()), path)
+		body, _, _ = strings.Cut(body, "</nav>")
+		if strings.Count(body, "aria-current") != 1 || !strings.Contains(body, want) {
+			t.Errorf("%s: the navigation does not have %s alone", path, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package explorer
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -9,12 +10,20 @@ import (
 	"time"
 
 	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/terms"
 	"github.com/karatum/mystery/projections"
+)
+
+// How much of each list stands on the page of the programme.
+const (
+	findingsPerPage = 20
+	consentsPerPage = 20
 )
 
 type programmePage struct {
@@ -23,6 +32,22 @@ type programmePage struct {
 	PerDay     int
 	Totals     totals
 	DemoTotals *totals // nil if there are none
+
+	Counts       []countedVerdict
+	All          int    // consents that were compared
+	Verdict      string // that is chosen; "" for all
+	Findings     []comparison
+	MoreFindings string // query of the next page; "" on the last
+	Earlier      bool
+	Plot         *drawing // of these
+	MinDrop      int
+
+	Consents     []consentRow
+	MoreConsents string
+
+	Terms  []terms.Term
+	Limits []limit
+	OptIn  optInPage
 }
 
 // totals are figures as people read them.
@@ -52,16 +77,108 @@ func grouped(n int) string {
 	return strings.Join(groups, ",")
 }
 
-func (p *Pages) programme(f frame, s projections.Status) any {
+func (p *Pages) programme(r *http.Request, f frame, s projections.Status) (any, error) {
 	f.Title = "Mystery Shopper"
 	f.Description = "Whether agents with a Karatum certificate do as well on an ordinary day as in their exam."
-	f.JSON = "/v1/mystery"
-	v := programmePage{frame: f, PerDay: consent.MaxPerDay, Totals: totalsOf(s.Totals)}
-	if sum(s.Demo.Consents)+sum(s.Demo.Revealed)+sum(s.Demo.Findings) > 0 {
-		demo := totalsOf(s.Demo)
+	v := programmePage{
+		frame: f, PerDay: consent.MaxPerDay, Totals: totalsOf(s.Totals), Terms: terms.Current().Terms, Limits: limits(f)[:5],
+		OptIn: p.optInPage(f, emptyOptIn(), nil),
+	}
+	switch demo := totalsOf(s.Demo); {
+	case f.Demo:
+		v.Totals = demo
+	case sum(s.Demo.Consents)+sum(s.Demo.Revealed)+sum(s.Demo.Findings) > 0:
 		v.DemoTotals = &demo
 	}
-	return v
+	if err := p.findings(r, &v); err != nil {
+		return nil, err
+	}
+	return v, p.consents(r, &v)
+}
+
+// findings fills in where consents stand, the latest comparisons first.
+func (p *Pages) findings(r *http.Request, v *programmePage) error {
+	counts, err := p.config.Reader.StandingCounts(r.Context())
+	if err != nil {
+		return err
+	}
+	chosen := r.URL.Query().Get("verdict")
+	v.Counts = countsOf(counts, chosen)
+	for _, c := range v.Counts {
+		v.All += c.Count
+	}
+	if chosen != "" {
+		if !slices.ContainsFunc(v.Counts, func(c countedVerdict) bool { return c.Here }) {
+			return fmt.Errorf("findings can be picked by exam_only, watch, consistent and insufficient: %w", domain.ErrInvalid)
+		}
+		v.Verdict = chosen
+	}
+	q := projections.StandingQuery{Verdict: finding.Verdict(chosen), Limit: findingsPerPage + 1}
+	if cursor := r.URL.Query().Get("after"); cursor != "" {
+		if q.After, err = standingKeyOf(cursor); err != nil {
+			return err
+		}
+		v.Earlier = true
+	}
+	list, err := p.config.Reader.Standings(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	if len(list) > findingsPerPage {
+		list = list[:findingsPerPage]
+		last := list[findingsPerPage-1]
+		v.MoreFindings = fmt.Sprintf("%d_%s", last.At.UnixMicro(), last.Consent)
+	}
+	var rows []plotRow
+	for _, found := range list {
+		c := comparisonOf(found)
+		v.Findings, v.MinDrop = append(v.Findings, c), c.Thresholds.MinDropPoints
+		if c.Enough() && len(rows) < 12 {
+			rows = append(rows, plotRow{bareRef(c.Agent), c.Exam, c.Field, true})
+		}
+	}
+	if len(rows) > 0 {
+		d := examVersusField("plot", rows, list[0].Thresholds)
+		v.Plot = &d
+	}
+	return nil
+}
+
+// standingKeyOf reads a place in the list of comparisons: microseconds since 1970 and a
+// consent.
+func standingKeyOf(cursor string) (*projections.ConsentKey, error) {
+	at, id, _ := strings.Cut(cursor, "_")
+	micros, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || micros < 0 || micros > maxIndex || !consentIDs.MatchString(id) {
+		return nil, fmt.Errorf("the address names no comparison: %w", domain.ErrInvalid)
+	}
+	return &projections.ConsentKey{Recorded: time.UnixMicro(micros).UTC(), ID: id}, nil
+}
+
+// consents fills in consents, the latest first: those before the one that the address
+// names.
+func (p *Pages) consents(r *http.Request, v *programmePage) error {
+	q := projections.ConsentQuery{Limit: consentsPerPage + 1}
+	if cursor := r.URL.Query().Get("consents"); cursor != "" {
+		if !consentIDs.MatchString(cursor) {
+			return fmt.Errorf("the address names no consent: %w", domain.ErrInvalid)
+		}
+		last, err := p.config.Reader.Consent(r.Context(), cursor)
+		if err != nil {
+			return err
+		}
+		q.After, v.Earlier = &projections.ConsentKey{Recorded: last.Recorded, ID: last.ID}, true
+	}
+	list, err := p.config.Reader.Consents(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	if len(list) > consentsPerPage {
+		list = list[:consentsPerPage]
+		v.MoreConsents = list[consentsPerPage-1].ID
+	}
+	v.Consents = consentRowsOf(list)
+	return nil
 }
 
 // tasksOf says in words which tasks are in a scope.
@@ -89,11 +206,10 @@ type termsPage struct {
 	Published []projections.Version
 }
 
-func (p *Pages) terms(f frame, s projections.Status) any {
+func (p *Pages) terms(_ *http.Request, f frame, s projections.Status) (any, error) {
 	f.Title = "The ten terms"
 	f.Description = "What the owner of an agent accepts with a consent to Mystery Shopping."
-	f.JSON = "/v1/mystery/terms"
-	return termsPage{frame: f, Terms: terms.Current().Terms, Since: since(s.Terms), Published: s.Terms}
+	return termsPage{frame: f, Terms: terms.Current().Terms, Since: since(s.Terms), Published: s.Terms}, nil
 }
 
 type identitiesPage struct {
@@ -104,11 +220,10 @@ type identitiesPage struct {
 	Published  []projections.Version
 }
 
-func (p *Pages) identities(f frame, s projections.Status) any {
+func (p *Pages) identities(_ *http.Request, f frame, s projections.Status) (any, error) {
 	f.Title = "The client identities"
 	f.Description = "The ordinary clients that the tasks of the Mystery Shopper come under."
-	f.JSON = "/v1/mystery/terms"
-	return identitiesPage{frame: f, Identities: identity.Pool(), Since: since(s.Pools), Published: s.Pools}
+	return identitiesPage{frame: f, Identities: identity.Pool(), Since: since(s.Pools), Published: s.Pools}, nil
 }
 
 // since is when the last of versions was published.
@@ -166,15 +281,14 @@ func span(d time.Duration) string {
 	return d.String()
 }
 
-func (p *Pages) ethics(f frame, _ projections.Status) any {
+func (p *Pages) ethics(_ *http.Request, f frame, _ projections.Status) (any, error) {
 	f.Title = "Ethics, disclosure and limits"
 	f.Description = "What the Mystery Shopper holds to, how often it sends, and how to stop it."
-	f.JSON = "/v1/mystery"
-	return ethicsPage{frame: f, Limits: limits(f), Reasons: plan.Reasons()}
+	return ethicsPage{frame: f, Limits: limits(f), Reasons: plan.Reasons()}, nil
 }
 
-func (p *Pages) bot(f frame, _ projections.Status) any {
+func (p *Pages) bot(_ *http.Request, f frame, _ projections.Status) (any, error) {
 	f.Title = "KaratumBot"
 	f.Description = "What KaratumBot fetches, how often, and how to stop it."
-	return f
+	return f, nil
 }
