@@ -253,7 +253,7 @@ func limits(f frame) []limit {
 		{"Tasks for one host", fmt.Sprintf("%d a day", f.TasksPerHost), "Over the consents of all agents. What goes beyond is counted as missed."},
 		{"Time between two tasks for one host", span(consent.HostPause), "The earlier one first; longer if the host says so in Retry-After. What cannot wait is counted as missed."},
 		{"Sending of one task", "once", "Never again after an error or a timeout, and never after a crash of ours."},
-		{"Waiting for an answer", "30 seconds", "From the connection to the last byte, and for all that belongs to one task."},
+		{"Waiting for an answer", span(consent.TaskDeadline), "From the connection to the last byte, and for all that belongs to one task."},
 		{"Lateness of a task", "15 minutes", "Later it is not sent at all, and counted as missed."},
 		{"Reading a card or a list of tools", f.Every(), "For each endpoint, under a client identity, whether a task is due or not."},
 		{"Reading a host’s document", f.Every(), "Once a minute at most, by KaratumBot. No task is sent on a reading two hours old."},

@@ -355,3 +355,43 @@ func FuzzRPC(f *testing.F) {
 		}
 	})
 }
+
+// A request follows three redirects within a site, from host to host, and no more.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		left := strings.TrimPrefix(r.URL.Path, "/")
+		if left == "" {
+			return
+		}
+		to := map[string]string{"agent.example": "www.agent.example", "www.agent.example": "agent.example"}[r.Host]
+		http.Redirect(w, r, "http://"+to+"/"+left[1:], http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	addr := server.Listener.Addr().String()
+	n := agents.Loopback(time.Now, map[string]string{"agent.example:80": addr, "www.agent.example:80": addr})
+	for hops, code := range []string{"", "", "", "", agents.Protocol, agents.Protocol} {
+		_, err := get(t, n, "http://agent.example/"+strings.Repeat("x", hops), agents.As(identity.Pool()[0]), nil)
+		var e *agents.Error
+		if errors.As(err, &e); (code == "") != (err == nil) || e != nil && (e.Outcome != task.Error || e.Code != code) {
+			t.Errorf("after %d redirects: %v, want the code %q", hops, err, code)
+		}
+	}
+}
+
+// A proxy that the environment names would dial in our place, past the guard.
+func TestNoProxyOfTheEnvironment(t *testing.T) {
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer proxy.Close()
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
+		t.Setenv(name, proxy.URL)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }))
+	defer server.Close()
+	n := agents.Loopback(time.Now, map[string]string{"agent.example:80": server.Listener.Addr().String()})
+	d, err := get(t, n, "http://agent.example/", agents.As(identity.Pool()[0]), nil)
+	if err != nil || string(d.Body) != "here" || asked.Load() != 0 {
+		t.Errorf("Get = %+v, %v, and the proxy was asked %d times, want the host's own answer", d, err, asked.Load())
+	}
+}

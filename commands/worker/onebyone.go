@@ -20,7 +20,7 @@ type OneByOne struct {
 }
 
 const (
-	hostLease = 2 * time.Minute       // of one that vanished, in real time; no task or look takes as long
+	hostLease = 3 * time.Minute       // of one that vanished, in real time; no task or look takes as long
 	hostLook  = 50 * time.Millisecond // how often those who wait look
 )
 

@@ -55,7 +55,7 @@ type Worker struct {
 	Rand     io.Reader        // of reply salts and of the command ids of sends
 	Now      func() time.Time // programme time
 	Sources  []string         // addresses that tasks come from, published with reveals
-	Deadline time.Duration    // of one task; 0 means 30 s
+	Deadline time.Duration    // of one task; 0 means [consent.TaskDeadline]
 	Parallel int              // consents served side by side; 0 means 1
 	Async    bool             // send beside the cycle; without, Step waits for each answer
 	Log      *slog.Logger
@@ -229,14 +229,13 @@ const (
 	lostAfter    = time.Minute   // behind its deadline a task without an outcome is lost
 	anchorWait   = 2 * time.Hour // behind its moment a reveal waits so long for its seal to be attested
 	openMargin   = time.Hour     // behind the day and the reveal delay, the day is opened
-	taskDeadline = 30 * time.Second
 )
 
 func (w *Worker) deadline() time.Duration {
 	if w.Deadline > 0 {
 		return w.Deadline
 	}
-	return taskDeadline
+	return consent.TaskDeadline
 }
 
 // Run steps until ctx ends, looking at least once in each interval. When it

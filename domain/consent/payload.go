@@ -21,6 +21,7 @@ const (
 	MaxEndpoints   = 6
 	MaxPerHost     = 24               // tasks a day for one host and port, over all consents
 	HostPause      = 10 * time.Minute // between two tasks for one of them
+	TaskDeadline   = time.Minute      // of one task, from the connection to the last byte
 	MinRevealDelay = time.Hour
 	MaxRevealDelay = 30 * 24 * time.Hour
 	MinValidity    = 7   // days

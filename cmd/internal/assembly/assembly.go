@@ -270,7 +270,7 @@ func (p *Programme) openClock(ctx context.Context, virtual func() time.Time) (er
 		p.Now = virtual
 		return nil
 	}
-	if p.clock, err = NewClock(ctx, p.pool); err != nil {
+	if p.clock, err = NewClock(ctx, databaseTime(p.pool)); err != nil {
 		return err
 	}
 	p.Now = p.clock.Now

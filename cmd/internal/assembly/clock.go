@@ -9,23 +9,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// maxSkew is how far this process's clock may move against the database's before
-// it stops sending.
+// maxSkew is how far the clocks of this machine may move, against each other or
+// against the database's, before this process stops sending.
 const maxSkew = 2 * time.Second
 
-// A Clock is programme time: the database's clock, which all processes share. It
-// is this process's clock and an offset that is measured now and then.
+// A Clock is programme time: the database's clock, which all processes share. It is
+// measured now and then, and in between this machine's monotonic clock carries it on,
+// so that nothing happens early or late because somebody sets the time here.
 type Clock struct {
-	pool *pgxpool.Pool
+	ask func(context.Context) (time.Time, error)
 
 	mu     sync.Mutex
-	offset time.Duration
-	skew   time.Duration // between the last two measurements
+	at     time.Time // of the last measurement, by the clocks of this machine
+	theirs time.Time // what was measured then
+	skew   time.Duration
 }
 
-// NewClock measures the offset once.
-func NewClock(ctx context.Context, pool *pgxpool.Pool) (*Clock, error) {
-	c := &Clock{pool: pool}
+// NewClock returns a clock that is measured once. ask returns the time of the clock that
+// it follows.
+func NewClock(ctx context.Context, ask func(context.Context) (time.Time, error)) (*Clock, error) {
+	c := &Clock{ask: ask}
 	if err := c.Measure(ctx); err != nil {
 		return nil, err
 	}
@@ -33,18 +36,28 @@ func NewClock(ctx context.Context, pool *pgxpool.Pool) (*Clock, error) {
 	return c, nil
 }
 
-// Measure asks the database for the time.
-func (c *Clock) Measure(ctx context.Context) error {
-	var theirs time.Time
-	before := time.Now()
-	if err := c.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&theirs); err != nil {
-		return fmt.Errorf("ask the database for the time: %w", err)
+// databaseTime asks a database for the time.
+func databaseTime(pool *pgxpool.Pool) func(context.Context) (time.Time, error) {
+	return func(ctx context.Context) (t time.Time, err error) {
+		if err := pool.QueryRow(ctx, "select clock_timestamp()").Scan(&t); err != nil {
+			return t, fmt.Errorf("ask the database for the time: %w", err)
+		}
+		return t, nil
 	}
-	after := time.Now()
-	offset := theirs.Sub(before.Add(after.Sub(before) / 2))
+}
+
+// Measure asks for the time.
+func (c *Clock) Measure(ctx context.Context) error {
+	before := time.Now()
+	theirs, err := c.ask(ctx)
+	if err != nil {
+		return err
+	}
+	at := before.Add(time.Since(before) / 2)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.skew, c.offset = (offset - c.offset).Abs(), offset
+	c.skew = theirs.Sub(c.theirs.Add(at.Sub(c.at))).Abs()
+	c.at, c.theirs = at, theirs
 	return nil
 }
 
@@ -52,15 +65,18 @@ func (c *Clock) Measure(ctx context.Context) error {
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Add(c.offset).UTC()
+	return c.theirs.Add(time.Since(c.at)).UTC()
 }
 
-// Skewed reports whether the clocks moved against each other by more than a
-// sender may tolerate.
+// Skewed reports whether the clocks moved against each other by more than a sender may
+// tolerate: the database's was set between the last two measurements, or since the last
+// one this machine's was, or the machine slept.
 func (c *Clock) Skewed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.skew > maxSkew
+	now := time.Now()
+	passed, shown := now.Sub(c.at), now.Round(0).Sub(c.at.Round(0)) // monotonic, and as set
+	return c.skew > maxSkew || (shown-passed).Abs() > maxSkew
 }
 
 // Run measures once a minute until ctx ends.
@@ -72,7 +88,7 @@ func (c *Clock) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			// A failed measurement keeps the offset; the database is what is
+			// A failed measurement keeps the last one; the database is what is
 			// needed for anything to be sent.
 			_ = c.Measure(ctx)
 		}

@@ -134,7 +134,10 @@ func (s *session) initialize(ctx context.Context) error {
 		return s.discover(ctx)
 	}
 	if old(a, err) {
-		if s.openLegacy(ctx) {
+		switch opened, refused := s.openLegacy(ctx); {
+		case refused != nil:
+			return refused
+		case opened:
 			a, err = s.hello(ctx)
 		}
 	}
@@ -212,12 +215,29 @@ func failedWith(a *agents.Answer, err error) int {
 	return 0
 }
 
-// openLegacy opens the event stream of the older transport and reads where
-// requests are to be posted, which must be on the same host.
-func (s *session) openLegacy(ctx context.Context) bool {
+// openLegacy opens the event stream of the older transport, over which requests are
+// answered. It reports false if there is no such stream, and returns an [agents.Error]
+// if it leads to where the consent does not.
+func (s *session) openLegacy(ctx context.Context) (bool, error) {
+	stream, post := s.findLegacy(ctx)
+	if stream == nil {
+		return false, nil
+	}
+	if err := s.covers(post); err != nil {
+		stream.Close()
+		return false, err
+	}
+	s.url, s.legacy = post.String(), stream
+	return true, nil
+}
+
+// findLegacy returns the event stream of the older transport and where it says that
+// requests are to be posted; nil if there is none. What initialize was answered says
+// more then than any error here.
+func (s *session) findLegacy(ctx context.Context) (*agents.Stream, *url.URL) {
 	stream, err := s.line.Stream(ctx, s.url, http.Header{"Accept": {"text/event-stream"}})
 	if err != nil {
-		return false
+		return nil, nil
 	}
 	for {
 		name, data, err := stream.Next(ctx)
@@ -232,14 +252,31 @@ func (s *session) openLegacy(ctx context.Context) bool {
 			break
 		}
 		post, err := base.Parse(string(bytes.TrimSpace(data)))
-		if err != nil || !agents.SameHost(base, post) || s.net.Follow(post.String()) != nil {
+		if err != nil {
 			break
 		}
-		s.url, s.legacy = post.String(), stream
-		return true
+		return stream, post
 	}
 	stream.Close()
-	return false
+	return nil, nil
+}
+
+// covers returns an [agents.Error] unless requests may be posted to a URL.
+func (s *session) covers(post *url.URL) error {
+	if err := s.net.Follow(post.String()); err != nil {
+		return err
+	}
+	base, err := url.Parse(s.url)
+	if err != nil {
+		return err
+	}
+	if !agents.SameHost(base, post) {
+		return &agents.Error{
+			Outcome: task.Blocked, Code: agents.UnsupportedTransport,
+			Reason: "the event stream leads to " + post.Host + ", which the consent does not cover",
+		}
+	}
+	return nil
 }
 
 // head returns the headers of a request for a method. Without sessions they say

@@ -259,7 +259,10 @@ func TestLegacy(t *testing.T) {
 		want           agents.Reply
 	}{
 		{"same host", "/messages?session=1", agents.Reply{Status: 202, Text: "42"}},
-		{"another host", "http://elsewhere.example/messages", agents.Reply{Outcome: task.Error, Code: "405", Status: 405}},
+		{"another host", "http://elsewhere.example/messages", agents.Reply{Outcome: task.Blocked, Code: agents.UnsupportedTransport}},
+		{"a private address", "http://10.0.0.1/messages", agents.Reply{Outcome: task.Blocked, Code: agents.PrivateAddress}},
+		{"where a server listens", "http://0.0.0.0:8000/messages", agents.Reply{Outcome: task.Blocked, Code: agents.PrivateAddress}},
+		{"no URL", "http://[/messages", agents.Reply{Outcome: task.Error, Code: "405", Status: 405}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
