@@ -34,7 +34,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test test-peers test-chain test-geth classify check fmt lint race fuzz bench tamper generate contracts fresh postgres compiler peers geth clean
+.PHONY: help demo run build test test-peers test-chain test-geth classify check fmt lint race fuzz bench simulate tamper generate contracts fresh postgres compiler peers geth clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,6 +96,9 @@ bench: postgres ## measure reads and appends of the ledger and its batches next 
 	@cd bench && exec go run . $(BENCH_FLAGS)
 	@go test -run '^$$' -bench '^Benchmark(Integrate|Inclusion)$$' -benchtime 2s ./projections/publiclog
 	@go test -run '^$$' -bench '^Benchmark(Generate|Mark)$$' -benchtime 2s -cpu 1 ./domain/task
+
+simulate: ## let chance play a steady agent and one that cheats, 1,000 times each, and count the incidents; fails if the bounds do not hold
+	@go run ./cmd/karatum-verify simulate
 
 tamper: postgres ## tamper with copies of a demo ledger in every way, one by one, and see that verify finds it
 	@go test -run '^TestTamper$$' -count=1 -timeout $(TIMEOUT) -v ./cmd/karatum-demo -tamper | grep -E 'found|missed|FAIL|ok'

@@ -50,6 +50,7 @@ var (
 		"github.com/decred/dcrd/dcrec/secp256k1/...",
 		"github.com/google/uuid",
 		"github.com/gowebpki/jcs",
+		"github.com/pandatix/go-cvss/...",
 		"golang.org/x/crypto/sha3",
 		"golang.org/x/mod/sumdb/...",
 	}

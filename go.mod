@@ -31,6 +31,8 @@ require (
 
 require github.com/hashicorp/golang-lru/v2 v2.0.7
 
+require github.com/pandatix/go-cvss v0.6.4
+
 require github.com/fsnotify/fsnotify v1.6.0 // indirect
 
 require (

@@ -87,7 +87,10 @@ func (s *server) agentBody(ctx context.Context, ref agent.Ref) (b agentBody, err
 	}
 	b.SpotChecks, b.Note = note(granted, f)
 	if f != nil {
-		found := s.findingOf(*f)
+		found, err := s.findingOf(ctx, *f)
+		if err != nil {
+			return b, err
+		}
 		b.Finding = &found
 	}
 	return b, nil

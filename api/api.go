@@ -30,6 +30,8 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/projections"
 	"github.com/karatum/mystery/projections/publiclog"
 )
@@ -40,6 +42,10 @@ type Service interface {
 	Grant(ctx context.Context, challengeID string, p consent.Payload, sig consent.Signature, ownerNonce domain.Hash) (id string, err error)
 	ChallengeRevoke(ctx context.Context, consentID string, ref agent.Ref) (commands.RevokeChallenged, error)
 	Revoke(ctx context.Context, consentID string, ref agent.Ref, challengeID string, sig consent.Signature) error
+	ChallengeReply(ctx context.Context, findingID, text string) (commands.ReplyChallenged, error)
+	FileReply(ctx context.Context, r commands.Reply) error
+	CorrectFinding(ctx context.Context, c finding.Correct) error
+	ActOnIncident(ctx context.Context, c incident.Act) error
 }
 
 // Bodies holds the bytes that came from outside and that events only commit to.
@@ -108,6 +114,7 @@ func New(c Config) http.Handler {
 	s.registerShops(api)
 	s.registerVerify(api)
 	s.registerFindings(api)
+	s.registerIncidents(api)
 	s.registerAgents(api)
 	s.registerSurfaces(api)
 	s.registerLedger(api)

@@ -234,9 +234,9 @@ func (s *server) consent(ctx context.Context, id string) (b consentBody, err err
 	if err != nil || f == nil {
 		return b, err
 	}
-	found := s.findingOf(*f)
+	found, err := s.findingOf(ctx, *f)
 	b.Finding = &found
-	return b, nil
+	return b, err
 }
 
 func planOf(p projections.Plan) planBody {

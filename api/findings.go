@@ -2,18 +2,26 @@ package api
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
+	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/maintainer"
 	"github.com/karatum/mystery/projections"
 )
 
 type findingBody struct {
 	Mark
+	ID          string                `json:"id" example:"fnd_mfzwizlsmjrxg43vmvzc_12"`
 	At          time.Time             `json:"at"`
 	Consent     string                `json:"consent"`
 	ConsentURL  string                `json:"consentUrl" format:"uri"`
@@ -42,6 +50,50 @@ type findingBody struct {
 	AllConsents finding.AllConsents   `json:"allConsents" doc:"The agent in the field under every consent it ever had."`
 	Rule        uint32                `json:"rule"`
 	Thresholds  finding.Thresholds    `json:"thresholds"`
+
+	Corrections []correctionBody `json:"corrections" doc:"What turned out to be wrong in it, oldest first. Show them where you show the verdict."`
+	Reply       *ownerReply      `json:"reply,omitempty" doc:"What the owner says to it. It is the owner's word and not ours: text, never markup."`
+}
+
+type correctionBody struct {
+	At   time.Time             `json:"at"`
+	Text string                `json:"text"`
+	By   []maintainer.Approval `json:"by" doc:"The maintainers who signed it."`
+}
+
+type ownerReply struct {
+	At         time.Time         `json:"at"`
+	Text       string            `json:"text,omitempty" doc:"Absent if it was erased."`
+	Salt       string            `json:"salt,omitempty" doc:"In hex; opens the commitment."`
+	Commitment domain.Hash       `json:"commitment" doc:"SHA-256 over enc(karatum/mystery/finding-reply/v1, finding), the salt and the SHA-256 of the text."`
+	Message    string            `json:"message" doc:"What the owner signed (EIP-191)."`
+	Signature  consent.Signature `json:"signature"`
+	Owner      eip191.Address    `json:"owner"`
+	Verified   verification      `json:"verified"`
+}
+
+func correctionsOf(list []projections.Correction) []correctionBody {
+	bodies := []correctionBody{}
+	for _, c := range list {
+		bodies = append(bodies, correctionBody(c))
+	}
+	return bodies
+}
+
+// replyOf returns the reply to a finding, nil if there is none.
+func (s *server) replyOf(ctx context.Context, r *projections.FindingReply) (*ownerReply, error) {
+	if r == nil {
+		return nil, nil
+	}
+	b := &ownerReply{
+		At: r.At, Commitment: r.Commitment, Message: r.Message(), Signature: r.Signature, Owner: r.Owner, Verified: verificationOf(r.Verified),
+	}
+	salt, text, err := s.Bodies.Get(ctx, finding.ReplyKey(r.Commitment))
+	if errors.Is(err, domain.ErrNotFound) {
+		return b, nil
+	}
+	b.Text, b.Salt = string(text), hex.EncodeToString(salt)
+	return b, err
 }
 
 type findingsInput struct {
@@ -67,6 +119,109 @@ func (k findingKey) valid() bool {
 
 func (s *server) registerFindings(api huma.API) {
 	huma.Register(api, get("list-findings", "/findings", "Every comparison of field and exam"), s.listFindings)
+
+	type path struct {
+		ID string `path:"id" pattern:"^fnd_[a-z2-7]{20}_[1-9][0-9]{0,8}$" example:"fnd_mfzwizlsmjrxg43vmvzc_12"`
+	}
+	type output struct{ Body findingBody }
+	huma.Register(api, get("get-finding", "/findings/{id}", "One comparison, with the owner's reply and what was corrected", 404),
+		func(ctx context.Context, in *path) (*output, error) {
+			b, err := s.oneFinding(ctx, in.ID)
+			return &output{b}, err
+		})
+
+	type challengeRequest struct {
+		ID   string `path:"id" pattern:"^fnd_[a-z2-7]{20}_[1-9][0-9]{0,8}$" example:"fnd_mfzwizlsmjrxg43vmvzc_12"`
+		Body struct {
+			Text string `json:"text" minLength:"1" maxLength:"4096" doc:"The reply: plain text, 4 KiB of UTF-8 at most."`
+		}
+	}
+	type challengeOutput struct{ Body replyChallenge }
+	huma.Register(api, limited(post("challenge-reply", "/findings/{id}/reply-challenge", "Ask for a reply to sign", http.StatusOK, maxReply)),
+		func(ctx context.Context, in *challengeRequest) (*challengeOutput, error) {
+			if err := s.spend(ctx, commands.ReplyQuotas(callerOf(ctx).address)); err != nil {
+				return nil, err
+			}
+			c, err := s.Service.ChallengeReply(ctx, in.ID, in.Body.Text)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return &challengeOutput{replyChallenge(c)}, nil
+		})
+
+	type replyRequest struct {
+		ID   string `path:"id" pattern:"^fnd_[a-z2-7]{20}_[1-9][0-9]{0,8}$" example:"fnd_mfzwizlsmjrxg43vmvzc_12"`
+		Body struct {
+			ChallengeID string      `json:"challengeId" maxLength:"200"`
+			Text        string      `json:"text" minLength:"1" maxLength:"4096" doc:"Just as it was sent for the challenge."`
+			Salt        domain.Hash `json:"salt" doc:"From the challenge."`
+			Signature   string      `json:"signature" doc:"As for a consent."`
+		}
+	}
+	huma.Register(api, post("reply-to-finding", "/findings/{id}/reply", "Reply to a finding", http.StatusCreated, maxReply+maxGrant, http.StatusForbidden),
+		func(ctx context.Context, in *replyRequest) (*output, error) {
+			sig, err := consent.ParseSignature(in.Body.Signature)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			r := commands.Reply{Finding: in.ID, ChallengeID: in.Body.ChallengeID, Text: in.Body.Text, Salt: in.Body.Salt, Signature: sig}
+			if err := s.Service.FileReply(ctx, r); err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			s.caughtUp(ctx)
+			b, err := s.oneFinding(ctx, in.ID)
+			return &output{b}, err
+		})
+
+	type correctRequest struct {
+		ID   string `path:"id" pattern:"^fnd_[a-z2-7]{20}_[1-9][0-9]{0,8}$" example:"fnd_mfzwizlsmjrxg43vmvzc_12"`
+		Body struct {
+			Version int                   `json:"version" minimum:"0" maximum:"1000000" doc:"How many corrections the finding has."`
+			Text    string                `json:"text" maxLength:"2000"`
+			By      []maintainer.Approval `json:"by" minItems:"1" maxItems:"1" doc:"Signature of a maintainer over enc(karatum/mystery/maintainer-action/v1, id, u64 version, correct, text)."`
+		}
+	}
+	huma.Register(api, byMaintainer(post("correct-finding", "/findings/{id}/corrections", "Correct a finding, as a maintainer", http.StatusCreated, maxSmall, http.StatusForbidden)),
+		func(ctx context.Context, in *correctRequest) (*output, error) {
+			consentID, look, err := finding.ParseID(in.ID)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			c := finding.Correct{Consent: consentID, Look: look, Version: in.Body.Version, Text: in.Body.Text, By: in.Body.By}
+			if err := s.Service.CorrectFinding(ctx, c); err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			s.caughtUp(ctx)
+			b, err := s.oneFinding(ctx, in.ID)
+			return &output{b}, err
+		})
+}
+
+// maxReply is the size of a request that holds a reply, escaped at its worst.
+const maxReply = 32 << 10
+
+type replyChallenge struct {
+	ChallengeID string      `json:"challengeId"`
+	Message     string      `json:"message" doc:"To be signed as it is (EIP-191 personal_sign): LF, no newline at the end."`
+	Salt        domain.Hash `json:"salt" doc:"Send it back with the text."`
+	Commitment  domain.Hash `json:"commitment" doc:"Of text and salt; it stands in the message."`
+	ExpiresAt   time.Time   `json:"expiresAt"`
+}
+
+func (s *server) oneFinding(ctx context.Context, id string) (findingBody, error) {
+	consentID, look, err := finding.ParseID(id)
+	if err != nil {
+		return findingBody{}, s.fail(ctx, err)
+	}
+	f, err := s.Reader.Finding(ctx, consentID, look)
+	if err != nil {
+		return findingBody{}, s.fail(ctx, err)
+	}
+	b, err := s.findingOf(ctx, f)
+	if err != nil {
+		return b, s.fail(ctx, err)
+	}
+	return b, nil
 }
 
 func (s *server) listFindings(ctx context.Context, in *findingsInput) (*findingsOutput, error) {
@@ -93,17 +248,21 @@ func (s *server) listFindings(ctx context.Context, in *findingsInput) (*findings
 	out := &findingsOutput{Link: nextLink("/findings", next, in.Limit, map[string]string{"agent": in.Agent, "verdict": in.Verdict})}
 	out.Body.Items, out.Body.Next = make([]findingBody, len(list)), next
 	for i, f := range list {
-		out.Body.Items[i] = s.findingOf(f)
+		if out.Body.Items[i], err = s.findingOf(ctx, f); err != nil {
+			return nil, s.fail(ctx, err)
+		}
 	}
 	return out, nil
 }
 
-func (s *server) findingOf(f projections.Finding) findingBody {
+func (s *server) findingOf(ctx context.Context, f projections.Finding) (findingBody, error) {
+	reply, err := s.replyOf(ctx, f.Reply)
 	return findingBody{
-		Mark: markOf(f.Demo), At: f.At, Consent: f.Consent, ConsentURL: s.consentURL(f.Consent), Agent: f.Agent,
+		Mark: markOf(f.Demo), ID: finding.ID(f.Consent, f.Look), At: f.At, Consent: f.Consent, ConsentURL: s.consentURL(f.Consent), Agent: f.Agent,
 		Cycle: string(f.Cycle), Day: f.Day, Date: domain.DayString(f.Day), Look: f.Look,
 		Verdict: string(f.Verdict), Note: f.Note, Exam: f.Exam, Field: f.Field, Sources: f.Sources, Families: f.Families,
 		Test: f.Test, P: f.P, Drop: f.Drop, Gated: string(f.GatedVerdict), LogE: f.LogE, PAlways: f.PAlways, Band: f.Band, Conformity: f.Conformity,
 		Stratified: f.Stratified, Detectable: f.DetectableDrop, Latency: f.Latency, AllConsents: f.AllConsents, Rule: f.Rule, Thresholds: f.Thresholds,
-	}
+		Corrections: correctionsOf(f.Corrections), Reply: reply,
+	}, err
 }

@@ -67,6 +67,7 @@ var sorts = map[int]struct{ name, title string }{
 // the code of an error. Each is a type of its own; its status is that of the
 // error's kind. docs/PROBLEMS.md lists them.
 var titles = map[domain.Code]string{
+	domain.AlreadyReplied:     "The finding has a reply",
 	domain.ActiveConsent:      "The agent has an active consent",
 	domain.BadSignature:       "The signature is in no accepted form",
 	domain.ChainNotConfigured: "No node of this chain can be asked",

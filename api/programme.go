@@ -33,6 +33,20 @@ type operatorKey struct {
 	Reason  string      `json:"reason,omitempty" doc:"Why it was retired."`
 }
 
+type maintainerBody struct {
+	Name    string      `json:"name"`
+	Key     domain.Hash `json:"key" doc:"Ed25519 public key that steps on incidents and corrections are signed with."`
+	Since   time.Time   `json:"since" doc:"When it was registered."`
+	Retired *time.Time  `json:"retired,omitempty" doc:"From here on nothing signed with it counts."`
+	Reason  string      `json:"reason,omitempty" doc:"Why it was retired."`
+}
+
+type setting struct {
+	Setting string    `json:"setting" example:"incident_severity"`
+	Value   string    `json:"value" example:"medium"`
+	Since   time.Time `json:"since"`
+}
+
 type catalogue struct {
 	Digest domain.Hash `json:"digest" doc:"Of the templates and the grader."`
 	Since  time.Time   `json:"since"`
@@ -43,6 +57,8 @@ type Totals struct {
 	Consents map[string]int `json:"consents" doc:"By state."`
 	Revealed map[string]int `json:"revealed" doc:"Revealed tasks by outcome, or missed or cancelled."`
 	Findings map[string]int `json:"findings" doc:"By verdict."`
+
+	Incidents map[string]int `json:"incidents" doc:"Those that were disclosed, by rating."`
 }
 
 type demoTotals struct {
@@ -70,9 +86,13 @@ type programmeBody struct {
 	Pool      *published    `json:"identityPool,omitempty"`
 	Catalogue *catalogue    `json:"catalogue,omitempty"`
 	Keys      []operatorKey `json:"operatorKeys" doc:"All that were ever registered, oldest first."`
-	Limits    limits        `json:"limits" doc:"Hard limits for one agent, whatever its consent says."`
-	Totals    Totals        `json:"totals" doc:"Without Karatum's own agents."`
-	DemoTotal demoTotals    `json:"demoTotals" doc:"Of Karatum's own agents alone."`
+
+	Maintainers []maintainerBody `json:"maintainers" doc:"Who may act on incidents and correct findings, oldest first."`
+	Settings    []setting        `json:"settings" doc:"Settings that the operator changed and that show in public."`
+
+	Limits    limits     `json:"limits" doc:"Hard limits for one agent, whatever its consent says."`
+	Totals    Totals     `json:"totals" doc:"Without Karatum's own agents."`
+	DemoTotal demoTotals `json:"demoTotals" doc:"Of Karatum's own agents alone."`
 }
 
 type termsVersion struct {
@@ -120,6 +140,7 @@ func (s *server) registerProgramme(api huma.API) {
 func programmeOf(s projections.Status) programmeBody {
 	b := programmeBody{
 		AsOf: moment(s.AsOf), Paused: s.Paused(), Pauses: []pause{}, Keys: []operatorKey{},
+		Maintainers: []maintainerBody{}, Settings: []setting{},
 		Limits: limits{
 			TasksPerDay: consent.MaxPerDay, TasksPerHostAndDay: consent.MaxPerHost, HostPauseSeconds: int(consent.HostPause / time.Second), TasksPerWeek: consent.MaxPerWeek, Endpoints: consent.MaxEndpoints,
 			MinRevealDelaySeconds: int(consent.MinRevealDelay / time.Second), MaxRevealDelaySeconds: int(consent.MaxRevealDelay / time.Second),
@@ -133,6 +154,12 @@ func programmeOf(s projections.Status) programmeBody {
 	}
 	for _, k := range s.Keys {
 		b.Keys = append(b.Keys, operatorKey{k.Key, k.Since, moment(k.Retired), k.Reason})
+	}
+	for _, m := range s.Maintainers {
+		b.Maintainers = append(b.Maintainers, maintainerBody{m.Name, m.Key, m.Since, moment(m.Retired), m.Reason})
+	}
+	for _, set := range s.Settings {
+		b.Settings = append(b.Settings, setting{string(set.Setting), set.Value, set.Since})
 	}
 	if n := len(s.Terms); n > 0 {
 		b.Terms = &published{s.Terms[n-1].Number, s.Terms[n-1].Hash, s.Terms[n-1].Since}

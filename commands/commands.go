@@ -20,6 +20,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
@@ -41,6 +42,9 @@ type Service struct {
 	Chain   uint64 // where contract wallets are asked; 0 is HomeChain
 	Chains  Chains // nil: there is no node of any chain
 
+	// Texts keeps what owners reply to findings; nil: no reply is taken.
+	Texts Texts
+
 	// Histories saves reading again what was read before; nil: nothing is kept. It
 	// must see one log only.
 	Histories *Histories
@@ -49,7 +53,7 @@ type Service struct {
 // Catalog returns the catalog of every event of the ledger.
 func Catalog() domain.Catalog {
 	return domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events,
-		plan.Events, programme.Events, seal.Events, shop.Events)
+		incident.Events, plan.Events, programme.Events, seal.Events, shop.Events)
 }
 
 // A Gate stands between a consent and everything that is sent under it.
@@ -166,7 +170,7 @@ func (s *Service) Programme(ctx context.Context, m ledger.Meta, c programme.Comm
 		return s.Gate.Pause(ctx, c.Scope, run)
 	case programme.Resume:
 		return s.Gate.Resume(ctx, c.Scope, run)
-	case programme.Publish, programme.RegisterKey, programme.RetireKey:
+	case programme.Publish, programme.RegisterKey, programme.RetireKey, programme.RegisterMaintainer, programme.RetireMaintainer:
 		return run(ctx)
 	}
 	panic(fmt.Sprintf("commands: unreachable command %T", c))

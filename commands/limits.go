@@ -60,6 +60,11 @@ func RevokeQuotas(client netip.Addr) []Quota {
 	return []Quota{{Name: "revoke-address", Key: network(client), Limit: challengesPerAddress, Window: time.Hour}}
 }
 
+// ReplyQuotas is the same for a reply to a finding.
+func ReplyQuotas(client netip.Addr) []Quota {
+	return []Quota{{Name: "reply-address", Key: network(client), Limit: challengesPerAddress, Window: time.Hour}}
+}
+
 // network returns what stands for one client: an IPv4 address, or the /64 of an
 // IPv6 address, which is the least that a client is given (RFC 6177, section 2).
 func network(client netip.Addr) string {

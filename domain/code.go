@@ -10,6 +10,7 @@ type Code string
 
 // Codes of what owners may do wrong, or find in their way.
 const (
+	AlreadyReplied     Code = "already-replied"      // one reply to a finding
 	ActiveConsent      Code = "active-consent"       // the agent has one already
 	BadSignature       Code = "bad-signature"        // no encoding that is accepted
 	ChainNotConfigured Code = "chain-not-configured" // no node of the chain that would have to be asked

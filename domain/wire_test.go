@@ -18,6 +18,7 @@ import (
 	"github.com/karatum/mystery/domain/domaintest"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/seal"
@@ -31,6 +32,7 @@ var aggregates = map[string][]domain.Entry{
 	"consent":   consent.Events,
 	"exam":      exam.Events,
 	"finding":   finding.Events,
+	"incident":  incident.Events,
 	"plan":      plan.Events,
 	"programme": programme.Events,
 	"seal":      seal.Events,

@@ -12,6 +12,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/seal"
@@ -34,7 +35,8 @@ var DueWork = Projection{
 			over        timestamptz,
 			looks       int         not null default 0,
 			p_always    text        not null default '', -- of the last look
-			final       boolean     not null default false -- compared at its end
+			final       boolean     not null default false, -- compared at its end
+			confirmed   int         not null default 0 -- the first look that was exam_only behind the gate
 		);
 		create index on due_consents (agent);
 		create table due_proofs (consent text not null, endpoint text not null, primary key (consent, endpoint));
@@ -77,6 +79,20 @@ var DueWork = Projection{
 			event bytea  not null,
 			primary key (agent, n)
 		);
+		create table due_incidents (
+			incident text        primary key,
+			consent  text        not null unique,
+			agent    text        not null,
+			demo     boolean     not null,
+			look     int         not null,
+			severity bytea       not null,
+			stage    text        not null,
+			recalled boolean     not null default false,
+			version  bigint      not null, -- records of its stream
+			replies  int         not null default 0,
+			until    timestamptz not null, -- a disclosure waits for the owner's reply
+			opened   timestamptz not null
+		);
 		create table due_trials (
 			agent   text   not null,
 			attempt text   not null,
@@ -102,8 +118,9 @@ var (
 		update due_consents c set over = v.over
 		from unnest($1::text[], $2::timestamptz[]) as v (consent, over) where c.consent = v.consent`}
 	compareDueConsent = &Change{Table: "due_consents", Key: 1, SQL: `
-		update due_consents c set looks = v.looks, final = c.final or v.final, p_always = v.p_always
-		from unnest($1::text[], $2::int[], $3::boolean[], $4::text[]) as v (consent, looks, final, p_always)
+		update due_consents c set looks = v.looks, final = c.final or v.final, p_always = v.p_always,
+			confirmed = case when c.confirmed = 0 then v.confirmed else c.confirmed end
+		from unnest($1::text[], $2::int[], $3::boolean[], $4::text[], $5::int[]) as v (consent, looks, final, p_always, confirmed)
 		where c.consent = v.consent`}
 	addDueCompared = &Change{Table: "due_compared", Key: 2, SQL: `
 		insert into due_compared (consent, day) select * from unnest($1::text[], $2::bigint[]) on conflict do nothing`}
@@ -132,6 +149,15 @@ var (
 		insert into due_seals (consent, hour) select * from unnest($1::text[], $2::bigint[])`}
 	addDueRun = &Change{Table: "due_runs", Key: 2, SQL: `
 		insert into due_runs (agent, n, event) select * from unnest($1::text[], $2::bigint[], $3::bytea[])`}
+	addDueIncident = &Change{Table: "due_incidents", Key: 1, SQL: `
+		insert into due_incidents (incident, consent, agent, demo, look, severity, stage, version, until, opened)
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::int[], $6::bytea[], $7::text[], $8::bigint[],
+			$9::timestamptz[], $10::timestamptz[])`}
+	// moveDueIncident leaves the stage if it is given none.
+	moveDueIncident = &Change{Table: "due_incidents", Key: 1, SQL: `
+		update due_incidents i set stage = coalesce(v.stage, i.stage), version = v.version, replies = i.replies + v.replies, recalled = i.recalled or v.recalled
+		from unnest($1::text[], $2::text[], $3::bigint[], $4::int[], $5::boolean[]) as v (incident, stage, version, replies, recalled)
+		where i.incident = v.incident`}
 	addDueTrial = &Change{Table: "due_trials", Key: 2, SQL: `
 		insert into due_trials (agent, attempt, n, event) select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[])`}
 	dropDueTrial = &Change{Table: "due_trials", Key: 2, SQL: `
@@ -153,9 +179,14 @@ func applyDue(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 		return tx.Do(addDueSeal, e.Consent, e.Hour)
 	case exam.Event:
 		return applyDueExam(tx, r, e)
+	case incident.Event:
+		return applyDueIncident(tx, r, e)
 	case finding.Reached:
-		final := e.Cycle == finding.AtEnd
-		if err := tx.Do(compareDueConsent, e.Consent, e.Look, final, e.PAlways); err != nil || final {
+		final, confirmed := e.Cycle == finding.AtEnd, 0
+		if e.GatedVerdict == finding.ExamOnly {
+			confirmed = e.Look
+		}
+		if err := tx.Do(compareDueConsent, e.Consent, e.Look, final, e.PAlways, confirmed); err != nil || final {
 			return err
 		}
 		return tx.Do(addDueCompared, e.Consent, e.Day)
@@ -175,6 +206,38 @@ func applyDueExam(tx Tx, r ledger.Record, e exam.Event) error {
 		return tx.Do(addDueTrial, r.Stream.ID(), e.Attempt, r.Version, data)
 	case exam.AttemptWithdrawn:
 		return tx.Do(dropDueTrial, r.Stream.ID(), e.Attempt)
+	}
+	return nil
+}
+
+func applyDueIncident(tx Tx, r ledger.Record, e incident.Event) error {
+	move := func(stage any, replies int, recalled bool) error {
+		return tx.Do(moveDueIncident, r.Stream.ID(), stage, r.Version, replies, recalled)
+	}
+	switch e := e.(type) {
+	case incident.Opened:
+		severity, err := domain.Canonical(e.Severity)
+		if err != nil {
+			return err
+		}
+		return tx.Do(addDueIncident, e.Incident, e.Consent, string(e.Agent), e.Demo, e.Look, severity, string(incident.Reported), r.Version, e.ReplyUntil, r.Time)
+	case incident.Triaged:
+		if e.Verdict == incident.Rejected {
+			return move(string(incident.StageRejected), 0, false)
+		}
+		return move(string(incident.StageConfirmed), 0, false)
+	case incident.ReplyFiled:
+		return move(nil, 1, false)
+	case incident.Closed:
+		return move(string(incident.StageClosed), 0, false)
+	case incident.Disclosed:
+		return move(string(incident.StageDisclosed), 0, false)
+	case incident.Corrected:
+		return move(nil, 0, false)
+	case incident.Recalled:
+		return move(nil, 0, true)
+	case incident.Resolved:
+		return move(string(incident.StageResolved), 0, false)
 	}
 	return nil
 }
@@ -273,7 +336,7 @@ type DueConsent struct {
 
 // Consents returns every consent that is not settled, oldest first. A consent is
 // settled when it is over, all its planned days are opened, every task sent under
-// it is revealed, and it was compared at its end.
+// it is revealed, it was compared at its end, and what follows from that is done.
 func (d Due) Consents(ctx context.Context) ([]DueConsent, error) {
 	return collect(ctx, d.Pool, scanDueConsent, `
 		select event, demo, over, array(select endpoint from due_proofs p where p.consent = c.consent)
@@ -281,6 +344,8 @@ func (d Due) Consents(ctx context.Context) ([]DueConsent, error) {
 		where over is null or not final
 		   or exists (select from due_plans p where p.consent = c.consent and not opened)
 		   or exists (select from due_slots s where s.consent = c.consent and state not in ('committed', 'revealed'))
+		   or confirmed > 0 and not exists (
+		      select from due_incidents i where i.consent = c.consent and not (i.demo and i.stage in ('reported', 'confirmed')))
 		order by granted, consent`)
 }
 
@@ -428,24 +493,61 @@ type DueComparisons struct {
 	Days    map[uint32]bool // after the opening of which days
 	Ended   bool            // whether there is one at the consent's end
 	PAlways string          // of the last one
+
+	Confirmed int            // the first look that was exam_only behind the gate; 0 if none was
+	Incident  incident.Stage // what became of the incident that follows from it
 }
 
 // Compared returns the comparisons of a consent: none for one it does not know.
 func (d Due) Compared(ctx context.Context, consent string) (DueComparisons, error) {
 	c := DueComparisons{Days: make(map[uint32]bool)}
 	rows, err := d.Pool.Query(ctx, `
-		select looks, final, p_always, array(select day from due_compared where consent = $1) from due_consents where consent = $1`, consent)
+		select c.looks, c.final, c.p_always, array(select day from due_compared where consent = $1), c.confirmed, coalesce(i.stage, '')
+		from due_consents c left join due_incidents i using (consent) where consent = $1`, consent)
 	if err != nil {
 		return c, err
 	}
 	var days []uint32
-	_, err = pgx.ForEachRow(rows, []any{&c.Looks, &c.Ended, &c.PAlways, &days}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&c.Looks, &c.Ended, &c.PAlways, &days, &c.Confirmed, &c.Incident}, func() error {
 		for _, day := range days {
 			c.Days[day] = true
 		}
 		return nil
 	})
 	return c, err
+}
+
+// A DueIncident is where an incident stands, public or not.
+type DueIncident struct {
+	Incident   string
+	Consent    string
+	Agent      agent.Ref
+	Demo       bool
+	Look       int
+	Severity   incident.Severity
+	Stage      incident.Stage
+	Recalled   bool
+	Version    uint64
+	Replies    int
+	ReplyUntil time.Time
+	Opened     time.Time
+}
+
+// Incidents returns every incident there is, latest first.
+func (d Due) Incidents(ctx context.Context) ([]DueIncident, error) {
+	scan := func(row pgx.CollectableRow) (i DueIncident, err error) {
+		var severity []byte
+		if err = row.Scan(&i.Incident, &i.Consent, &i.Agent, &i.Demo, &i.Look, &severity, &i.Stage, &i.Recalled, &i.Version, &i.Replies,
+			&i.ReplyUntil, &i.Opened); err != nil {
+			return i, err
+		}
+		i.ReplyUntil, i.Opened = i.ReplyUntil.UTC(), i.Opened.UTC()
+		err = domain.Unmarshal(severity, &i.Severity)
+		return i, err
+	}
+	return collect(ctx, d.Pool, scan, `
+		select incident, consent, agent, demo, look, severity, stage, recalled, version, replies, until, opened
+		from due_incidents order by opened desc, incident`)
 }
 
 // Exam returns the samples of an agent's exam: first those of its trial attempts, then

@@ -2,6 +2,7 @@ package projections
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,11 +11,13 @@ import (
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/maintainer"
 )
 
-// Findings is every comparison of field and exam.
+// Findings is every comparison of field and exam, with what its owner replied and what
+// was corrected.
 var Findings = Projection{
-	Name: "findings", Version: 1, Visibility: domain.Public, ByStream: true,
+	Name: "findings", Version: 2, Visibility: domain.Public, ByStream: true,
 	Tables: `
 		create table findings (
 			consent text        not null,
@@ -22,8 +25,24 @@ var Findings = Projection{
 			agent   text        not null,
 			verdict text        not null,
 			reached timestamptz not null,
+			version bigint      not null, -- in the stream of the consent's findings
 			data    bytea       not null, -- the event
 			primary key (consent, look)
+		);
+		create table finding_replies (
+			consent text        not null,
+			look    int         not null,
+			filed   timestamptz not null,
+			data    bytea       not null, -- the event
+			primary key (consent, look)
+		);
+		create table finding_corrections (
+			consent text        not null,
+			look    int         not null,
+			version bigint      not null,
+			made    timestamptz not null,
+			data    bytea       not null, -- the event
+			primary key (consent, look, version)
 		);
 		create index on findings (reached desc, consent desc, look desc);
 		create index on findings (agent, reached desc, consent desc, look desc);
@@ -31,26 +50,58 @@ var Findings = Projection{
 	Apply: applyFindings,
 }
 
-var addFinding = &Change{Table: "findings", Key: 2, SQL: `
-	insert into findings (consent, look, agent, verdict, reached, data)
-	select * from unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::timestamptz[], $6::bytea[])`}
+var (
+	addFinding = &Change{Table: "findings", Key: 2, SQL: `
+		insert into findings (consent, look, agent, verdict, reached, version, data)
+		select * from unnest($1::text[], $2::int[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $7::bytea[])`}
+	addFindingReply = &Change{Table: "finding_replies", Key: 2, SQL: `
+		insert into finding_replies (consent, look, filed, data)
+		select * from unnest($1::text[], $2::int[], $3::timestamptz[], $4::bytea[])`}
+	addFindingCorrection = &Change{Table: "finding_corrections", Key: 3, SQL: `
+		insert into finding_corrections (consent, look, version, made, data)
+		select * from unnest($1::text[], $2::int[], $3::bigint[], $4::timestamptz[], $5::bytea[])`}
+)
 
 func applyFindings(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
-	switch e := e.(type) {
+	f, ok := e.(finding.Event)
+	if !ok {
+		return nil
+	}
+	data, err := domain.Encode(f)
+	if err != nil {
+		return err
+	}
+	switch e := f.(type) {
 	case finding.Reached:
-		data, err := domain.Encode(e)
-		if err != nil {
-			return err
-		}
-		return tx.Do(addFinding, e.Consent, e.Look, string(e.Agent), string(e.Verdict), r.Time, data)
+		return tx.Do(addFinding, e.Consent, e.Look, string(e.Agent), string(e.Verdict), r.Time, r.Version, data)
+	case finding.ReplyFiled:
+		return tx.Do(addFindingReply, e.Consent, e.Look, r.Time, data)
+	case finding.Corrected:
+		return tx.Do(addFindingCorrection, e.Consent, e.Look, r.Version, r.Time, data)
 	}
 	return nil
 }
 
-// A Finding is one comparison and when it was made.
+// A Finding is one comparison, when it was made, and what was said of it since.
 type Finding struct {
 	finding.Reached
+	At          time.Time
+	Version     uint64        // in its stream
+	Reply       *FindingReply // nil without one
+	Corrections []Correction  // in order
+}
+
+// A FindingReply is what the owner replied. Its text lies beside the log.
+type FindingReply struct {
+	finding.ReplyFiled
 	At time.Time
+}
+
+// A Correction sets something right.
+type Correction struct {
+	At   time.Time
+	Text string
+	By   []maintainer.Approval
 }
 
 // A FindingQuery picks findings. Its zero fields pick all.
@@ -58,6 +109,7 @@ type FindingQuery struct {
 	Agent   agent.Ref
 	Consent string
 	Verdict finding.Verdict
+	Look    int
 	After   *FindingKey // the last one of the page before
 	Limit   int
 }
@@ -78,11 +130,27 @@ func (r Reader) Findings(ctx context.Context, q FindingQuery) ([]Finding, error)
 		reached = &after.At
 	}
 	return collect(ctx, r.Pool, scanFinding, `
-		select reached, data from findings
+		select f.reached, f.version, f.data, r.filed, r.data,
+			array(select made from finding_corrections c where (c.consent, c.look) = (f.consent, f.look) order by version),
+			array(select data from finding_corrections c where (c.consent, c.look) = (f.consent, f.look) order by version)
+		from findings f left join finding_replies r using (consent, look)
 		where ($1 = '' or agent = $1) and ($2 = '' or consent = $2) and ($3 = '' or verdict = $3)
-		  and ($4::timestamptz is null or (reached, consent, look) < ($4, $5, $6))
-		order by reached desc, consent desc, look desc limit $7`,
-		string(q.Agent), q.Consent, string(q.Verdict), reached, after.Consent, after.Look, q.Limit)
+		  and ($4::timestamptz is null or (reached, consent, look) < ($4, $5, $6)) and ($7 = 0 or look = $7)
+		order by reached desc, consent desc, look desc limit $8`,
+		string(q.Agent), q.Consent, string(q.Verdict), reached, after.Consent, after.Look, q.Look, q.Limit)
+}
+
+// Finding returns the finding of one look at a consent, or an error matching
+// [domain.ErrNotFound].
+func (r Reader) Finding(ctx context.Context, consent string, look int) (Finding, error) {
+	list, err := r.Findings(ctx, FindingQuery{Consent: consent, Look: look, Limit: 1})
+	switch {
+	case err != nil:
+		return Finding{}, err
+	case len(list) == 0:
+		return Finding{}, fmt.Errorf("there is no finding %s: %w", finding.ID(consent, look), domain.ErrNotFound)
+	}
+	return list[0], nil
 }
 
 // LatestFinding returns the last finding on a consent, or nil.
@@ -104,11 +172,29 @@ func (r Reader) latest(ctx context.Context, q FindingQuery) (*Finding, error) {
 }
 
 func scanFinding(row pgx.CollectableRow) (f Finding, err error) {
-	var data []byte
-	if err = row.Scan(&f.At, &data); err != nil {
+	var data, reply []byte
+	var filed *time.Time
+	var made []time.Time
+	var corrections [][]byte
+	if err = row.Scan(&f.At, &f.Version, &data, &filed, &reply, &made, &corrections); err != nil {
 		return f, err
 	}
 	f.At = f.At.UTC()
-	err = domain.Unmarshal(data, &f.Reached)
-	return f, err
+	if err = domain.Unmarshal(data, &f.Reached); err != nil {
+		return f, err
+	}
+	if filed != nil {
+		f.Reply = &FindingReply{At: filed.UTC()}
+		if err = domain.Unmarshal(reply, &f.Reply.ReplyFiled); err != nil {
+			return f, err
+		}
+	}
+	for i, data := range corrections {
+		var e finding.Corrected
+		if err = domain.Unmarshal(data, &e); err != nil {
+			return f, err
+		}
+		f.Corrections = append(f.Corrections, Correction{made[i].UTC(), e.Text, e.By})
+	}
+	return f, nil
 }

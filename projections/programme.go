@@ -11,6 +11,7 @@ import (
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/shop"
@@ -19,7 +20,7 @@ import (
 // Programme is what holds for everybody, and how much there is of everything.
 // What belongs to Karatum's own agents is counted apart.
 var Programme = Projection{
-	Name: "programme", Version: 2, Visibility: domain.Public,
+	Name: "programme", Version: 3, Visibility: domain.Public,
 	Tables: `
 		create table programme (
 			one    boolean     primary key default true check (one),
@@ -39,6 +40,15 @@ var Programme = Projection{
 			retired timestamptz,
 			reason  text        not null default ''
 		);
+		create table programme_maintainers (
+			key     text        primary key,
+			n       bigint      not null, -- order of registration
+			name    text        not null,
+			since   timestamptz not null,
+			retired timestamptz,
+			reason  text        not null default ''
+		);
+		create table programme_settings (setting text primary key, value text not null, since timestamptz not null);
 		create table programme_versions (
 			n       bigint      primary key, -- order of publication
 			kind    text        not null,
@@ -100,6 +110,13 @@ func applyProgramme(ctx context.Context, tx Tx, r ledger.Record, e domain.Event)
 		return tx.Exec(ctx, `insert into programme_keys (key, n, since) values ($1, $2, $3)`, e.Key.String(), r.Version, r.Time)
 	case programme.OperatorKeyRetired:
 		return tx.Exec(ctx, `update programme_keys set retired = $2, reason = $3 where key = $1`, e.Key.String(), r.Time, e.Reason)
+	case programme.MaintainerRegistered:
+		return tx.Exec(ctx, `insert into programme_maintainers (key, n, name, since) values ($1, $2, $3, $4)`, e.Key.String(), r.Version, e.Name, r.Time)
+	case programme.MaintainerRetired:
+		return tx.Exec(ctx, `update programme_maintainers set retired = $2, reason = $3 where key = $1`, e.Key.String(), r.Time, e.Reason)
+	case programme.ConfigChanged:
+		return tx.Exec(ctx, `insert into programme_settings (setting, value, since) values ($1, $2, $3)
+			on conflict (setting) do update set value = excluded.value, since = excluded.since`, string(e.Setting), e.Value, r.Time)
 	case programme.Paused:
 		return tx.Exec(ctx, `insert into programme_pauses (scope, reason, since, n) values ($1, $2, $3, $4)`,
 			string(e.Scope), e.Reason, r.Time, r.Version)
@@ -117,6 +134,8 @@ func applyProgramme(ctx context.Context, tx Tx, r ledger.Record, e domain.Event)
 		return over(endState(e.Reason))
 	case shop.Revealed:
 		return count(string(e.Agent), "revealed", ending(e.Result), 1)
+	case incident.Disclosed:
+		return count(string(e.Opened.Agent), "incident", string(e.Opened.Severity.Rating), 1)
 	case finding.Reached:
 		return count(string(e.Agent), "finding", string(e.Verdict), 1)
 	}
@@ -153,11 +172,26 @@ type OperatorKey struct {
 	Reason  string    // why it was retired
 }
 
+// A Maintainer is a person who may act on incidents and findings.
+type Maintainer struct {
+	Name string
+	OperatorKey
+}
+
+// A Setting is one that shows in public.
+type Setting struct {
+	Setting programme.Setting
+	Value   string
+	Since   time.Time
+}
+
 // Totals counts what is public.
 type Totals struct {
 	Consents map[string]int // by state
 	Revealed map[string]int // tasks by outcome, or missed or cancelled
 	Findings map[string]int // by verdict
+
+	Incidents map[string]int // that were disclosed, by rating
 }
 
 // A Status is the programme as a whole. Lists are in order of publication: of
@@ -169,8 +203,12 @@ type Status struct {
 	Terms      []Version
 	Pools      []Version
 	Catalogues []Version
-	Totals     Totals // without Karatum's own agents
-	Demo       Totals // of those alone
+
+	Maintainers []Maintainer
+	Settings    []Setting
+
+	Totals Totals // without Karatum's own agents
+	Demo   Totals // of those alone
 }
 
 // Paused reports whether everything is paused.
@@ -193,6 +231,9 @@ func (r Reader) Programme(ctx context.Context) (s Status, err error) {
 			return err
 		}
 		if err := s.readVersions(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.readMaintainers(ctx, tx); err != nil {
 			return err
 		}
 		return s.readTotals(ctx, tx)
@@ -233,6 +274,36 @@ func (s *Status) readKeys(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
+func (s *Status) readMaintainers(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `select name, key, since, retired, reason from programme_maintainers order by n`)
+	if err != nil {
+		return err
+	}
+	var m Maintainer
+	var key string
+	var retired *time.Time
+	if _, err = pgx.ForEachRow(rows, []any{&m.Name, &key, &m.Since, &retired, &m.Reason}, func() (err error) {
+		m.Since, m.Retired = m.Since.UTC(), at(retired)
+		if m.Key, err = domain.ParseHash(key); err != nil {
+			return err
+		}
+		s.Maintainers = append(s.Maintainers, m)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if rows, err = tx.Query(ctx, `select setting, value, since from programme_settings order by setting`); err != nil {
+		return err
+	}
+	var set Setting
+	_, err = pgx.ForEachRow(rows, []any{&set.Setting, &set.Value, &set.Since}, func() error {
+		set.Since = set.Since.UTC()
+		s.Settings = append(s.Settings, set)
+		return nil
+	})
+	return err
+}
+
 func (s *Status) readVersions(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `select kind, version, hash, since from programme_versions order by n`)
 	if err != nil {
@@ -263,7 +334,9 @@ func (s *Status) readTotals(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	empty := func() Totals { return Totals{make(map[string]int), make(map[string]int), make(map[string]int)} }
+	empty := func() Totals {
+		return Totals{make(map[string]int), make(map[string]int), make(map[string]int), make(map[string]int)}
+	}
 	s.Totals, s.Demo = empty(), empty()
 	var demo bool
 	var kind, value string
@@ -280,6 +353,8 @@ func (s *Status) readTotals(ctx context.Context, tx pgx.Tx) error {
 			totals.Revealed[value] = n
 		case "finding":
 			totals.Findings[value] = n
+		case "incident":
+			totals.Incidents[value] = n
 		}
 		return nil
 	})

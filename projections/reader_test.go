@@ -77,9 +77,9 @@ func TestProgramme(t *testing.T) {
 		Terms:      []projections.Version{{Number: 1, Hash: hash("terms"), Since: start}, {Number: 2, Hash: hash("more terms"), Since: got.Terms[1].Since}},
 		Pools:      []projections.Version{{Number: 1, Hash: hash("pool"), Since: start.Add(time.Minute)}},
 		Catalogues: []projections.Version{{Hash: hash("catalogue"), Since: start.Add(2 * time.Minute)}},
-		Totals:     projections.Totals{Consents: map[string]int{"revoked": 1, "refused": 1}, Revealed: map[string]int{}, Findings: map[string]int{}},
+		Totals:     projections.Totals{Consents: map[string]int{"revoked": 1, "refused": 1}, Revealed: map[string]int{}, Findings: map[string]int{}, Incidents: map[string]int{}},
 		Demo: projections.Totals{
-			Consents: map[string]int{"active": 1}, Revealed: map[string]int{"pass": 3}, Findings: map[string]int{"exam_only": 1},
+			Consents: map[string]int{"active": 1}, Revealed: map[string]int{"pass": 3}, Findings: map[string]int{"exam_only": 1}, Incidents: map[string]int{},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
@@ -29,7 +30,7 @@ import (
 )
 
 var catalog = domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events,
-	plan.Events, programme.Events, seal.Events, shop.Events)
+	incident.Events, plan.Events, programme.Events, seal.Events, shop.Events)
 
 // A history is a log that a test writes by hand. Positions have gaps, as some
 // stores give them.

@@ -187,7 +187,10 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 	c := assembly.Config{
 		DatabaseURL: getenv("MYSTERY_DATABASE_URL"),
 		PublicURL:   publicURL,
-		Sources:     []string{"127.0.0.1"},
+
+		IncidentSeverity: getenv("MYSTERY_INCIDENT_SEVERITY"),
+
+		Sources: []string{"127.0.0.1"},
 	}
 	if c.EventLog, err = s.openEventLog(ctx); err != nil {
 		return err

@@ -104,6 +104,12 @@ func TestCaught(t *testing.T) {
 			t.Errorf("%s: %d exam attempts and %d field tasks, want at least 40 of each", a.Agent, a.ExamAttempts, a.FieldTasks)
 		}
 	}
+	caught := incidentReport{
+		"exam-aware", "5.0", "CVSS:4.0/AV:N/AC:L/AT:N/PR:L/UI:P/VC:N/VI:L/VA:N/SC:N/SI:H/SA:L/E:P", "medium", "disclosed",
+	}
+	if len(r.Incidents) != 1 || r.Incidents[0] != caught {
+		t.Errorf("incidents are %+v, want %+v alone", r.Incidents, caught)
+	}
 	if r.Revealed == 0 || r.Replayed != r.Revealed {
 		t.Errorf("%d of %d revealed tasks could be made again", r.Replayed, r.Revealed)
 	}

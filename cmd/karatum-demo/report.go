@@ -7,11 +7,14 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
@@ -19,16 +22,17 @@ import (
 
 // A report is what the weeks came to, as the public API tells it.
 type report struct {
-	Agents   []agentReport `json:"agents"`
-	Revealed int           `json:"revealed"`
-	Replayed int           `json:"replayed"` // made again from the seed, and equal
-	Days     int           `json:"days"`     // with a sealed plan
-	SlotsMin int           `json:"slotsMin"` // committed on one day
-	SlotsMax int           `json:"slotsMax"`
-	Events   int           `json:"events"`
-	Batches  batchCounts   `json:"batches"`
-	Anchored int           `json:"anchored"` // revealed, and the commit proven to stand on the chain
-	Seconds  float64       `json:"seconds"`
+	Agents    []agentReport    `json:"agents"`
+	Incidents []incidentReport `json:"incidents"`
+	Revealed  int              `json:"revealed"`
+	Replayed  int              `json:"replayed"` // made again from the seed, and equal
+	Days      int              `json:"days"`     // with a sealed plan
+	SlotsMin  int              `json:"slotsMin"` // committed on one day
+	SlotsMax  int              `json:"slotsMax"`
+	Events    int              `json:"events"`
+	Batches   batchCounts      `json:"batches"`
+	Anchored  int              `json:"anchored"` // revealed, and the commit proven to stand on the chain
+	Seconds   float64          `json:"seconds"`
 }
 
 type agentReport struct {
@@ -45,6 +49,15 @@ type agentReport struct {
 	drop finding.Interval
 }
 
+// An incidentReport is an incident as the public hears of it.
+type incidentReport struct {
+	Agent    string      `json:"agent"`
+	Score    json.Number `json:"score"`
+	Vector   string      `json:"vector"`
+	Severity string      `json:"severity"`
+	State    string      `json:"state"`
+}
+
 // report reads the outcome from the public API and makes every revealed task
 // again.
 func (s *stage) report(ctx context.Context, consents map[string]consent.Payload) (r report, err error) {
@@ -58,11 +71,33 @@ func (s *stage) report(ctx context.Context, consents map[string]consent.Payload)
 			return r, fmt.Errorf("replay of %s: %w", name, err)
 		}
 	}
+	if r.Incidents, err = s.incidents(ctx); err != nil {
+		return r, err
+	}
 	if r.Batches, err = s.countBatches(ctx); err != nil {
 		return r, err
 	}
 	r.Events, err = s.prog.Events(ctx)
 	return r, err
+}
+
+func (s *stage) incidents(ctx context.Context) ([]incidentReport, error) {
+	var answer struct {
+		Items []struct {
+			Agent    agent.Ref         `json:"agent"`
+			Severity incident.Severity `json:"severity"`
+			State    string            `json:"state"`
+		} `json:"items"`
+	}
+	if err := s.api.get(ctx, "/v1/mystery/incidents", nil, &answer); err != nil {
+		return nil, err
+	}
+	list := []incidentReport{}
+	for _, i := range answer.Items {
+		name := strings.TrimPrefix(string(i.Agent), "build:")
+		list = append(list, incidentReport{name, json.Number(i.Severity.Score), i.Severity.Vector, string(i.Severity.Rating), i.State})
+	}
+	return list, nil
 }
 
 func (s *stage) agent(ctx context.Context, name string) (a agentReport, err error) {
@@ -193,6 +228,11 @@ func (r report) print(w io.Writer, asJSON bool) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, i := range r.Incidents {
+		if _, err := fmt.Fprintf(w, "\nIncident (DEMO): %s, %s %s, %s\n%s\n", i.Agent, i.Score, i.Severity, i.State, i.Vector); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintf(w, "\n%d tasks revealed, %d of them made again from their seeds and equal; %d days with %s slots each; "+
 		"%d of %d batches attested, and %d of the tasks proven to stand in them; %d events; %.1f s\n",

@@ -18,10 +18,10 @@ import (
 func (p *program) programme() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "programme",
-		Short: "Pause and resume sending, and rotate the operator's keys",
+		Short: "Pause and resume sending, rotate the operator's keys, and name maintainers",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(p.pause(), p.resume(), p.status(), p.rotateKey(), p.retireKey())
+	c.AddCommand(p.pause(), p.resume(), p.status(), p.rotateKey(), p.retireKey(), p.maintainerKey(), p.addMaintainer(), p.retireMaintainer())
 	return c
 }
 
@@ -145,7 +145,7 @@ func (p *program) reason(c *cobra.Command, reason *string) {
 func (p *program) status() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Say what is paused and which operator keys there are",
+		Short: "Say what is paused, and which operator keys and maintainers there are",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.operate(cmd, func(*assembly.Programme) (string, error) { return "", nil })
@@ -203,6 +203,16 @@ type standing struct {
 	Paused bool        `json:"paused"` // everything is
 	Pauses []paused    `json:"pauses"`
 	Keys   []keyStands `json:"operatorKeys"`
+
+	Maintainers []maintains `json:"maintainers"`
+}
+
+type maintains struct {
+	Name    string      `json:"name"`
+	Key     domain.Hash `json:"key"`
+	Since   time.Time   `json:"since"`
+	Retired time.Time   `json:"retired,omitzero"`
+	Reason  string      `json:"reason,omitempty"`
 }
 
 type paused struct {
@@ -221,7 +231,7 @@ type keyStands struct {
 }
 
 func standingOf(s projections.Status, here []domain.Hash) standing {
-	v := standing{Paused: s.Paused(), Pauses: []paused{}, Keys: []keyStands{}}
+	v := standing{Paused: s.Paused(), Pauses: []paused{}, Keys: []keyStands{}, Maintainers: []maintains{}}
 	for _, p := range s.Pauses {
 		v.Pauses = append(v.Pauses, paused{p.Scope, p.Since, p.Reason})
 	}
@@ -229,6 +239,9 @@ func standingOf(s projections.Status, here []domain.Hash) standing {
 		v.Keys = append(v.Keys, keyStands{
 			k.Key, k.Since, k.Retired, k.Reason, slices.Contains(here, k.Key), here[len(here)-1] == k.Key,
 		})
+	}
+	for _, m := range s.Maintainers {
+		v.Maintainers = append(v.Maintainers, maintains{m.Name, m.Key, m.Since, m.Retired, m.Reason})
 	}
 	return v
 }
@@ -252,6 +265,13 @@ func (s standing) text() string {
 			stands = "in force, and its secret is not in the file"
 		}
 		fmt.Fprintf(&b, "operator key  %s since %s, %s\n", k.Key, k.Since.Format(time.RFC3339), stands)
+	}
+	for _, m := range s.Maintainers {
+		stands := "in force"
+		if !m.Retired.IsZero() {
+			stands = "retired " + m.Retired.Format(time.RFC3339) + ": " + m.Reason
+		}
+		fmt.Fprintf(&b, "maintainer    %s, key %s since %s, %s\n", m.Name, m.Key, m.Since.Format(time.RFC3339), stands)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

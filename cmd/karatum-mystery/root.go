@@ -62,6 +62,8 @@ Environment (all optional):
                                 URL each, and "quorum N" for how many must cosign
   MYSTERY_CHECKPOINT_INTERVAL   how often a checkpoint of the public log is signed, 1s
                                 to 24h (10m)
+  MYSTERY_INCIDENT_SEVERITY     medium, or high to take wrong answers for more than the profile
+                                does; a change goes on public record (as the ledger has it)
   MYSTERY_OPERATOR_ADDR         loopback address, such as localhost:8081, of metrics and
                                 of the interface to the read models; if unset, none
   MYSTERY_CHAIN                 chain id on which contract wallets of owners are (84532)
@@ -134,7 +136,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
-	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.ledger(), p.chain(), p.projections(), p.doctor())
+	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.incident(), p.finding(), p.ledger(), p.chain(), p.projections(), p.doctor())
 	p.mark(root)
 	return root
 }

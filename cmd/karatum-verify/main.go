@@ -79,7 +79,7 @@ last checkpoint that it saw.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newBatch(), newBundle(), newChain(), newCompare(), newConsent(), newDay(), newDerive(), newGrade(), newLog(), newShop(), newTask())
+	root.AddCommand(newBatch(), newBundle(), newChain(), newCompare(), newConsent(), newDay(), newDerive(), newGrade(), newLog(), newShop(), newSimulate(), newTask())
 	return root
 }
 

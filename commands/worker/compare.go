@@ -11,6 +11,7 @@ import (
 
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/stats"
 	"github.com/karatum/mystery/domain/task"
@@ -41,6 +42,24 @@ func (w *Worker) compare(ctx context.Context, v *view, day uint32, cycle finding
 	}
 	v.comparisons.Looks++
 	v.comparisons.PAlways = r.PAlways
+	if r.GatedVerdict == finding.ExamOnly && v.comparisons.Confirmed == 0 {
+		v.comparisons.Confirmed = r.Look
+	}
+	return nil
+}
+
+// report opens the incident that follows from a confirmed finding, unless that was
+// done. A worker that dies before it has is followed by one that does.
+func (w *Worker) report(ctx context.Context, v *view) error {
+	c := &v.comparisons
+	halfway := v.Demo && (c.Incident == incident.Reported || c.Incident == incident.StageConfirmed)
+	if c.Confirmed == 0 || c.Incident != incident.None && !halfway {
+		return nil
+	}
+	if err := w.Service.OpenIncident(ctx, v.Granted.Consent, c.Confirmed); err != nil {
+		return err
+	}
+	w.Log.InfoContext(ctx, "a finding has led to an incident", "consent", v.Granted.Consent, "incident", incident.ID(v.Granted.Consent))
 	return nil
 }
 

@@ -83,6 +83,9 @@ func (w *Worker) tend(ctx context.Context, c Consent, now time.Time) (next time.
 			errs = append(errs, err)
 		}
 	}
+	if err := w.report(ctx, v); err != nil {
+		errs = append(errs, err)
+	}
 	if !c.OverAt.IsZero() && open > 0 {
 		soonest(now.Add(time.Second)) // what has just become terminal is opened in the next step
 	}

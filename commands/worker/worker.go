@@ -27,6 +27,7 @@ import (
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
@@ -151,6 +152,9 @@ type Comparisons struct {
 	Days    map[uint32]bool
 	Ended   bool
 	PAlways string // of the last look, "" before the first
+
+	Confirmed int            // the first look that was exam_only behind the gate; 0 if none was
+	Incident  incident.Stage // what became of the incident that follows from it
 }
 
 // A Result is a revealed slot.

@@ -84,6 +84,7 @@ type Purpose string
 const (
 	ToGrant  Purpose = "grant"
 	ToRevoke Purpose = "revoke"
+	ToReply  Purpose = "reply"
 )
 
 // A Revocation is what an owner signs to withdraw a consent. Its domain is that of

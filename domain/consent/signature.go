@@ -98,6 +98,13 @@ func VerifyPlain(message string, owner eip191.Address, sig Signature) (eip191.Si
 	return canonical, nil
 }
 
+// Settle returns how an owner signed a message of another package, and the form in which
+// the signature is kept. v is what a contract wallet on chain said, zero if none was
+// asked.
+func Settle(message string, owner eip191.Address, chain uint64, sig Signature, v Verification) (Signature, Verification, error) {
+	return signed{message, owner, chain, sig, v}.settle()
+}
+
 // A signed is a message with all that shows whose signature it bears.
 type signed struct {
 	message   string

@@ -16,6 +16,10 @@ func Check(s State, events []Event) error {
 	switch e := e.(type) {
 	case Reached:
 		return Decider.Gives(s, Reach(e), events)
+	case ReplyFiled:
+		return Decider.Gives(s, FileReply(e), events)
+	case Corrected:
+		return Decider.Gives(s, Correct{Consent: e.Consent, Look: e.Look, Version: s.Corrected[e.Look], Text: e.Text, By: e.By}, events)
 	}
 	panic(fmt.Sprintf("finding: unreachable event %T", e))
 }

@@ -2,7 +2,9 @@
 //
 // Its stream is finding/<consent>. There is one comparison for each day of a
 // consent, after that day is opened, and one at its end; each looks at revealed
-// tasks only, so that a finding says nothing that is not public.
+// tasks only, so that a finding says nothing that is not public. The owner of the
+// agent may reply to each, once; and where one turns out to be wrong, a maintainer
+// corrects it. Reply and correction are shown wherever the finding is.
 package finding
 
 import (
@@ -11,12 +13,15 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/maintainer"
 )
 
 // Events are the entries of all shapes that were ever written here, the oldest
 // first.
 var Events = []domain.Entry{
 	domain.Current[Reached](domain.Public),
+	domain.Current[ReplyFiled](domain.Public),
+	domain.Current[Corrected](domain.Public),
 }
 
 // StreamOf names the stream of the findings on a consent.
@@ -181,13 +186,29 @@ type Command interface{ findingCommand() }
 // Reach asks to record a comparison. Its look number is given here.
 type Reach Reached
 
-func (Reach) findingCommand() {}
+// FileReply asks to record the reply of an owner, whose signature is as it came.
+type FileReply ReplyFiled
 
-// State is which comparisons are recorded.
+// Correct asks to record a correction.
+type Correct struct {
+	Consent string
+	Look    int
+	Version int // how many corrections the finding has
+	Text    string
+	By      []maintainer.Approval
+}
+
+func (Reach) findingCommand()     {}
+func (FileReply) findingCommand() {}
+func (Correct) findingCommand()   {}
+
+// State is what is recorded.
 type State struct {
-	Looks int
-	Days  map[uint32]bool
-	Ended bool
+	Looks     int
+	Days      map[uint32]bool
+	Ended     bool
+	Replied   map[int]bool // by look
+	Corrected map[int]int  // how often, by look
 }
 
 // Decider is the life of a consent's findings.
@@ -203,12 +224,26 @@ func decide(s State, c Command) ([]Event, error) {
 			return nil, fmt.Errorf("look %d at %s cannot follow look %d: %w", c.Look, c.Consent, s.Looks, domain.ErrConflict)
 		}
 		return []Event{Reached(c)}, nil
+	case FileReply:
+		return fileReply(s, ReplyFiled(c))
+	case Correct:
+		return correct(s, c)
 	}
 	panic(fmt.Sprintf("finding: unreachable command %T", c))
 }
 
 func evolve(s State, e Event) State {
 	switch e := e.(type) {
+	case ReplyFiled:
+		if s.Replied == nil {
+			s.Replied = make(map[int]bool)
+		}
+		s.Replied[e.Look] = true
+	case Corrected:
+		if s.Corrected == nil {
+			s.Corrected = make(map[int]int)
+		}
+		s.Corrected[e.Look]++
 	case Reached:
 		s.Looks++
 		if e.Cycle == AtEnd {

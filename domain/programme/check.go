@@ -17,7 +17,11 @@ func Check(s State, events []Event) error {
 		return Decider.Gives(s, Pause(e), events)
 	case Resumed:
 		return Decider.Gives(s, Resume(e), events)
-	case TermsPublished, PoolPublished, CataloguePublished, OperatorKeyRegistered:
+	case MaintainerRegistered:
+		return Decider.Gives(s, RegisterMaintainer(e), events)
+	case MaintainerRetired:
+		return Decider.Gives(s, RetireMaintainer{Name: e.Name, Reason: e.Reason}, events)
+	case TermsPublished, PoolPublished, CataloguePublished, OperatorKeyRegistered, ConfigChanged:
 		// A key that is registered alone may have been asked for by itself, which
 		// comes to the same.
 		c, err := publication(s, events)
@@ -46,7 +50,9 @@ func publication(s State, events []Event) (Publish, error) {
 			c.Catalogue = e
 		case OperatorKeyRegistered:
 			c.Keys = append(c.Keys, e.Key)
-		case OperatorKeyRetired, Paused, Resumed:
+		case ConfigChanged:
+			c.IncidentSeverity = e.Value
+		case OperatorKeyRetired, Paused, Resumed, MaintainerRegistered, MaintainerRetired:
 			return c, fmt.Errorf("%s does not come with what is published: %w", e.EventType(), domain.ErrInvalid)
 		}
 	}

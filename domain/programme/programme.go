@@ -1,5 +1,6 @@
 // Package programme records what holds for everybody: the terms, the pool of
-// client identities and the catalogue of tasks in force, the operator's keys, and
+// client identities and the catalogue of tasks in force, the operator's keys, the
+// people who may act in its name, how it is configured where that shows in public, and
 // what is paused.
 //
 // Its stream is programme. A published version is never changed; consents given
@@ -28,6 +29,9 @@ var Events = []domain.Entry{
 	domain.Current[OperatorKeyRetired](domain.Public),
 	domain.Current[Paused](domain.Public),
 	domain.Current[Resumed](domain.Public),
+	domain.Current[MaintainerRegistered](domain.Public),
+	domain.Current[MaintainerRetired](domain.Public),
+	domain.Current[ConfigChanged](domain.Public),
 }
 
 // An Event is something that holds for the whole programme.
@@ -89,6 +93,40 @@ type Resumed struct {
 	Reason string `json:"reason"`
 }
 
+// MaintainerRegistered means that a person may act on incidents and findings, under a
+// personal Ed25519 key; see package maintainer.
+type MaintainerRegistered struct {
+	Name string      `json:"name"`
+	Key  domain.Hash `json:"key"` // public
+}
+
+// MaintainerRetired means that nothing signed under the key counts any more. What was
+// done before stands.
+type MaintainerRetired struct {
+	Name   string      `json:"name"`
+	Key    domain.Hash `json:"key"`
+	Reason string      `json:"reason"`
+}
+
+// ConfigChanged means that the operator changed a setting that shows in public.
+type ConfigChanged struct {
+	Setting Setting `json:"setting"`
+	Value   string  `json:"value"`
+}
+
+// A Setting is one that is recorded.
+type Setting string
+
+// IncidentSeverity is the setting of how grave a wrong answer is taken to be in an
+// incident: medium, as the profile has it, or high.
+const IncidentSeverity Setting = "incident_severity"
+
+// Values of IncidentSeverity.
+const (
+	MediumSeverity = "medium" // until anything else is recorded
+	HighSeverity   = "high"
+)
+
 // EventType implements [domain.Event].
 func (TermsPublished) EventType() domain.Type { return "programme.terms_published.v1" }
 
@@ -110,6 +148,18 @@ func (Paused) EventType() domain.Type { return "programme.paused.v1" }
 // EventType implements [domain.Event].
 func (Resumed) EventType() domain.Type { return "programme.resumed.v1" }
 
+// EventType implements [domain.Event].
+func (MaintainerRegistered) EventType() domain.Type { return "programme.maintainer_registered.v1" }
+
+// EventType implements [domain.Event].
+func (MaintainerRetired) EventType() domain.Type { return "programme.maintainer_retired.v1" }
+
+// EventType implements [domain.Event].
+func (ConfigChanged) EventType() domain.Type { return "programme.config_changed.v1" }
+
+func (MaintainerRegistered) programmeEvent()  {}
+func (MaintainerRetired) programmeEvent()     {}
+func (ConfigChanged) programmeEvent()         {}
 func (TermsPublished) programmeEvent()        {}
 func (PoolPublished) programmeEvent()         {}
 func (CataloguePublished) programmeEvent()    {}
@@ -129,6 +179,9 @@ type Publish struct {
 	Pool      PoolPublished
 	Catalogue CataloguePublished
 	Keys      []domain.Hash // of all operator secrets at hand, the current one last
+
+	// IncidentSeverity is how the setting of that name is configured; "" leaves it.
+	IncidentSeverity string
 }
 
 // RegisterKey asks to let consents be given under an operator key.
@@ -147,11 +200,19 @@ type Pause Paused
 // Resume asks to send them again.
 type Resume Resumed
 
-func (Publish) programmeCommand()     {}
-func (RegisterKey) programmeCommand() {}
-func (RetireKey) programmeCommand()   {}
-func (Pause) programmeCommand()       {}
-func (Resume) programmeCommand()      {}
+// RegisterMaintainer asks to let a person act under a key.
+type RegisterMaintainer MaintainerRegistered
+
+// RetireMaintainer asks that nothing signed under that key count any more.
+type RetireMaintainer struct{ Name, Reason string }
+
+func (RegisterMaintainer) programmeCommand() {}
+func (RetireMaintainer) programmeCommand()   {}
+func (Publish) programmeCommand()            {}
+func (RegisterKey) programmeCommand()        {}
+func (RetireKey) programmeCommand()          {}
+func (Pause) programmeCommand()              {}
+func (Resume) programmeCommand()             {}
 
 // Check returns nil if the pause would hold something back and says why, else an
 // error matching [domain.ErrInvalid]. It is asked before the gate is shut.
@@ -179,7 +240,26 @@ type State struct {
 	Catalogue CataloguePublished
 	Keys      []Key    // in order of registration
 	Paused    []Paused // in order of their beginning, each scope once
+
+	Maintainers      []Maintainer // in order of registration
+	IncidentSeverity string       // "" if never recorded
 }
+
+// A Maintainer is a person who was registered.
+type Maintainer struct {
+	Name    string
+	Key     domain.Hash
+	Retired bool
+}
+
+// Maintained reports whether a person may act under a key now.
+func (s State) Maintained(name string, key domain.Hash) bool {
+	return slices.Contains(s.Maintainers, Maintainer{Name: name, Key: key})
+}
+
+// HighSeverity reports whether a wrong answer is taken for more than the profile of
+// incidents does.
+func (s State) HighSeverity() bool { return s.IncidentSeverity == HighSeverity }
 
 // InForce reports whether consents may be given under an operator key: it is
 // registered and not retired.
@@ -214,6 +294,10 @@ func decide(s State, c Command) ([]Event, error) {
 			return nil, err
 		}
 		return []Event{Resumed(c)}, nil
+	case RegisterMaintainer:
+		return registerMaintainer(s, c)
+	case RetireMaintainer:
+		return retireMaintainer(s, c)
 	}
 	panic(fmt.Sprintf("programme: unreachable command %T", c))
 }
@@ -242,7 +326,66 @@ func publish(s State, c Publish) ([]Event, error) {
 	if s.Catalogue != c.Catalogue {
 		events = append(events, c.Catalogue)
 	}
+	return s.configure(c, events)
+}
+
+// configure appends what is configured otherwise than before.
+func (s State) configure(c Publish, events []Event) ([]Event, error) {
+	before := s.IncidentSeverity
+	if before == "" {
+		before = MediumSeverity
+	}
+	switch c.IncidentSeverity {
+	case "", before:
+	case MediumSeverity, HighSeverity:
+		events = append(events, ConfigChanged{IncidentSeverity, c.IncidentSeverity})
+	default:
+		return nil, invalid("the severity of incidents is medium or high, not %q", c.IncidentSeverity)
+	}
 	return events, nil
+}
+
+// maxMaintainer is how long the name of a maintainer may be.
+const maxMaintainer = 64
+
+func registerMaintainer(s State, c RegisterMaintainer) ([]Event, error) {
+	switch {
+	case !domain.Printable(c.Name, maxMaintainer):
+		return nil, invalid("a maintainer has a name of 1 to %d printable ASCII characters", maxMaintainer)
+	case c.Key.IsZero():
+		return nil, invalid("a maintainer has an Ed25519 key; karatum-mystery programme maintainer-key makes one")
+	case s.Maintained(c.Name, c.Key):
+		return nil, nil
+	}
+	for _, m := range s.Maintainers {
+		switch {
+		case m.Key == c.Key:
+			return nil, fmt.Errorf("this key was registered for %s already; let everybody have one of their own: %w", m.Name, domain.ErrConflict)
+		case m.Name == c.Name && !m.Retired:
+			return nil, fmt.Errorf("%s has a key; retire it first: %w", c.Name, domain.ErrConflict)
+		}
+	}
+	return []Event{MaintainerRegistered(c)}, nil
+}
+
+func retireMaintainer(s State, c RetireMaintainer) ([]Event, error) {
+	if err := domain.CheckReason(c.Reason); err != nil {
+		return nil, err
+	}
+	known := false
+	for _, m := range s.Maintainers {
+		if m.Name != c.Name {
+			continue
+		}
+		if !m.Retired {
+			return []Event{MaintainerRetired{m.Name, m.Key, c.Reason}}, nil
+		}
+		known = true
+	}
+	if !known {
+		return nil, fmt.Errorf("there is no maintainer %q; karatum-mystery programme status lists them: %w", c.Name, domain.ErrNotFound)
+	}
+	return nil, nil
 }
 
 // takeUp registers the operator keys that are new. Secrets of which the ledger
@@ -318,6 +461,17 @@ func evolve(s State, e Event) State {
 		s.Paused = append(slices.Clip(s.Paused), e)
 	case Resumed:
 		s.Paused = slices.DeleteFunc(slices.Clone(s.Paused), func(p Paused) bool { return p.Scope == e.Scope })
+	case MaintainerRegistered:
+		s.Maintainers = append(slices.Clip(s.Maintainers), Maintainer{Name: e.Name, Key: e.Key})
+	case MaintainerRetired:
+		s.Maintainers = slices.Clone(s.Maintainers)
+		for i := range s.Maintainers {
+			s.Maintainers[i].Retired = s.Maintainers[i].Retired || s.Maintainers[i].Key == e.Key
+		}
+	case ConfigChanged:
+		if e.Setting == IncidentSeverity {
+			s.IncidentSeverity = e.Value
+		}
 	}
 	return s
 }

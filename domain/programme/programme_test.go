@@ -46,6 +46,17 @@ func TestDecide(t *testing.T) {
 	same := func(keys ...domain.Hash) programme.Publish {
 		return publish(terms(1, 1), pool(1, 2), catalogue(3), keys...)
 	}
+	ann := programme.MaintainerRegistered{Name: "Ann", Key: domain.Hash{1}}
+	annLeft := programme.MaintainerRetired{Name: "Ann", Key: domain.Hash{1}, Reason: "left"}
+	maintains := func(name string, key byte) programme.RegisterMaintainer {
+		return programme.RegisterMaintainer{Name: name, Key: domain.Hash{key}}
+	}
+	high := programme.ConfigChanged{Setting: programme.IncidentSeverity, Value: "high"}
+	severity := func(value string) programme.Publish {
+		c := same(key(1))
+		c.IncidentSeverity = value
+		return c
+	}
 	domaintest.Decide(t, programme.Decider, []domaintest.Case[programme.Command, programme.Event]{
 		{Name: "publish for the first time", When: publish(terms(1, 1), pool(1, 2), catalogue(3)), Then: first},
 		{Name: "publish the same", Given: first, When: publish(terms(1, 1), pool(1, 2), catalogue(3))},
@@ -137,6 +148,32 @@ func TestDecide(t *testing.T) {
 			Name: "retire a key without a reason", Given: events{registered(1), registered(2)},
 			When: programme.RetireKey{Key: key(1)}, Err: domain.ErrInvalid,
 		},
+
+		{Name: "register a maintainer", When: programme.RegisterMaintainer(ann), Then: events{ann}},
+		{Name: "register a maintainer twice", Given: events{ann}, When: programme.RegisterMaintainer(ann)},
+		{Name: "register a second key of a maintainer", Given: events{ann}, When: maintains("Ann", 2), Err: domain.ErrConflict},
+		{Name: "register a key for another maintainer", Given: events{ann}, When: maintains("Bob", 1), Err: domain.ErrConflict},
+		{Name: "register a maintainer again with a retired key", Given: events{ann, annLeft}, When: programme.RegisterMaintainer(ann), Err: domain.ErrConflict},
+		{
+			Name: "register a maintainer again with a new key", Given: events{ann, annLeft},
+			When: maintains("Ann", 2), Then: events{programme.MaintainerRegistered{Name: "Ann", Key: domain.Hash{2}}},
+		},
+		{Name: "register a maintainer without a name", When: maintains("", 1), Err: domain.ErrInvalid},
+		{Name: "register a maintainer without a key", When: maintains("Ann", 0), Err: domain.ErrInvalid},
+		{Name: "retire a maintainer", Given: events{ann}, When: programme.RetireMaintainer{Name: "Ann", Reason: "left"}, Then: events{annLeft}},
+		{Name: "retire a maintainer twice", Given: events{ann, annLeft}, When: programme.RetireMaintainer{Name: "Ann", Reason: "left"}},
+		{Name: "retire nobody", When: programme.RetireMaintainer{Name: "Ann", Reason: "left"}, Err: domain.ErrNotFound},
+		{Name: "retire a maintainer without a reason", Given: events{ann}, When: programme.RetireMaintainer{Name: "Ann"}, Err: domain.ErrInvalid},
+
+		{Name: "leave the severity of incidents", Given: append(begun(registered(1)), high), When: same(key(1))},
+		{Name: "set it to high", Given: begun(registered(1)), When: severity("high"), Then: events{high}},
+		{Name: "set it to what it is", Given: append(begun(registered(1)), high), When: severity("high")},
+		{Name: "set it to what it is from the start", Given: begun(registered(1)), When: severity("medium")},
+		{
+			Name: "set it back", Given: append(begun(registered(1)), high), When: severity("medium"),
+			Then: events{programme.ConfigChanged{Setting: programme.IncidentSeverity, Value: "medium"}},
+		},
+		{Name: "set it to what there is not", Given: begun(registered(1)), When: severity("critical"), Err: domain.ErrInvalid},
 
 		{Name: "pause", When: programme.Pause(paused), Then: events{paused}},
 		{Name: "pause twice", Given: events{paused}, When: programme.Pause{Scope: paused.Scope, Reason: "another"}},

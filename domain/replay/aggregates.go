@@ -9,6 +9,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
@@ -40,13 +41,13 @@ func (p *Replay) aggregate(s ledger.Stream) aggregate {
 			named: func(e exam.Event) bool { return exam.StreamOf(agentOfExam(e)) == s },
 		}
 	case "finding":
-		return &folded[finding.State, finding.Command, finding.Event]{
-			decider: finding.Decider, check: finding.Check,
-			named: func(e finding.Event) bool {
-				r, ok := e.(finding.Reached)
-				return !ok || finding.StreamOf(r.Consent) == s
-			},
-		}
+		return &findings{&p.consequences, folded[finding.State, finding.Command, finding.Event]{
+			decider: finding.Decider, check: finding.Check, named: nameOfFinding(s),
+		}}
+	case "incident":
+		return &affair{all: &p.consequences, stream: s, folded: folded[incident.State, incident.Command, incident.Event]{
+			decider: incident.Decider, check: incident.Check, named: func(incident.Event) bool { return true },
+		}}
 	case "plan":
 		f := &plans{decider: plan.Decider, check: plan.Check, named: nameOfPlan(s)}
 		p.plans[id] = f
@@ -63,9 +64,9 @@ func (p *Replay) aggregate(s ledger.Stream) aggregate {
 		return &slot{replay: p, stream: s}
 	case "programme":
 		if s == programme.Stream {
-			return &folded[programme.State, programme.Command, programme.Event]{
+			return &programmes{&p.consequences, folded[programme.State, programme.Command, programme.Event]{
 				decider: programme.Decider, check: programme.Check, named: func(programme.Event) bool { return true },
-			}
+			}}
 		}
 	}
 	return nobody{s}
@@ -157,7 +158,11 @@ func (c *consents) add(events []domain.Event, records []ledger.Record) error {
 		return err
 	}
 	for _, e := range events {
-		if g, ok := e.(consent.Granted); ok && g.Payload.Payment != nil {
+		g, ok := e.(consent.Granted)
+		if ok {
+			c.replay.consequences.granted[g.Consent] = g.Payload.Terms
+		}
+		if ok && g.Payload.Payment != nil {
 			c.replay.purses[g.Consent] = &purse{limits: *g.Payload.Payment, months: make(map[string]*big.Int)}
 		}
 	}

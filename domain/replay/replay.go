@@ -15,7 +15,10 @@
 // plan of its day sealed, and that its reveal carries the sealed records of its stream
 // byte for byte, with the result that these come to; that each batch follows on the one
 // before, and holds just the commits of the public log from there on; that what is paid
-// for tasks keeps the limits of their consent, for each and for a month.
+// for tasks keeps the limits of their consent, for each and for a month; that an incident
+// follows from a confirmed finding on its consent, that who signed for it or for a
+// correction was a maintainer, and that its disclosure carries the sealed records of its
+// stream byte for byte; that who replied to a finding had given the consent.
 //
 // # What is not
 //
@@ -31,7 +34,9 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/batch"
+	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/programme"
 )
 
 // A Fault is the first place in a ledger where it is not as appends leave it. It
@@ -67,8 +72,11 @@ type Replay struct {
 	plans    map[string]*plans // by consent
 	batches  batches
 	purses   map[string]*purse // by consent
-	run      run
-	fault    error
+
+	consequences consequences
+
+	run   run
+	fault error
 }
 
 // A stream is what is known of one of them.
@@ -90,6 +98,9 @@ func New(catalog domain.Catalog) *Replay {
 	return &Replay{
 		catalog: catalog, streams: make(map[ledger.Stream]*stream), plans: make(map[string]*plans), purses: make(map[string]*purse),
 		batches: batches{states: make(map[uint64]*batch.State), known: make(map[domain.Hash]struct{})},
+		consequences: consequences{
+			granted: make(map[string]consent.Terms), found: make(map[string]map[int]found), maintainers: make(map[programme.Maintainer]struct{}),
+		},
 	}
 }
 

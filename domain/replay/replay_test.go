@@ -15,6 +15,7 @@ import (
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
@@ -24,7 +25,8 @@ import (
 	"github.com/karatum/mystery/domain/task"
 )
 
-var catalog = domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events, plan.Events, programme.Events, seal.Events, shop.Events)
+var catalog = domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events, incident.Events,
+	plan.Events, programme.Events, seal.Events, shop.Events)
 
 // A history is a ledger written by hand, whose chains are always right.
 type history struct {

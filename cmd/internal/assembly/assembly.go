@@ -167,7 +167,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	}
 	p.Service = &commands.Service{
 		Log: p.ledger, Catalog: catalog, Now: p.Now, Rand: &lockedReader{r: random},
-		Domain: signedDomain, Hosts: p.hosts(o), Gate: gate, Histories: commands.NewHistories(),
+		Domain: signedDomain, Hosts: p.hosts(o), Gate: gate, Texts: p.bodies, Histories: commands.NewHistories(),
 	}
 	if p.Service.Secrets, err = p.openSecrets(ctx, o.Secrets); err != nil {
 		return p, err
@@ -297,15 +297,22 @@ func (p *Programme) publish(ctx context.Context) error {
 		Pool:      programme.PoolPublished{Version: identity.Version(), Hash: identity.Hash()},
 		Catalogue: programme.CataloguePublished{Digest: task.Digest()},
 		Keys:      p.Service.Secrets.Keys(),
+
+		IncidentSeverity: p.config.IncidentSeverity,
 	}
 	id, err := uuid.NewRandomFromReader(p.Service.Rand)
 	if err != nil {
 		return err
 	}
 	if err := p.Service.Programme(ctx, ledger.Meta{Actor: "operator", Command: id.String()}, c); err != nil {
-		return fmt.Errorf("publish terms, pool, catalogue and operator keys: %w", err)
+		return fmt.Errorf("publish terms, pool, catalogue, operator keys and settings: %w", err)
 	}
 	return p.CatchUp(ctx)
+}
+
+// Incidents returns every incident there is, disclosed or not. It is for the operator.
+func (p *Programme) Incidents(ctx context.Context) ([]projections.DueIncident, error) {
+	return projections.Due{Pool: p.pool}.Incidents(ctx)
 }
 
 // CatchUp brings the read models to the end of the log.

@@ -10,27 +10,34 @@ import (
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/shop"
 )
 
 // A beside holds what lies beside the ledger against the events that commit to it: each
 // reply and each session has the hash that was recorded and is there until it is erased,
-// and each surface has the hash that is its name.
+// each surface has the hash that is its name, and so has each reply of an owner to a
+// finding.
 type beside struct {
 	replies  map[string]shop.Replied   // by shop
 	sessions map[string]*shop.Converse // by shop
 	surfaces map[domain.Hash]bool
+	texts    map[domain.Hash]string // of replies to findings: the finding, by commitment
 }
 
 func newBeside() *beside {
-	return &beside{replies: make(map[string]shop.Replied), sessions: make(map[string]*shop.Converse), surfaces: make(map[domain.Hash]bool)}
+	return &beside{
+		replies: make(map[string]shop.Replied), sessions: make(map[string]*shop.Converse), surfaces: make(map[domain.Hash]bool),
+		texts: make(map[domain.Hash]string),
+	}
 }
 
 // Types of events that commit to bodies.
 var committing = map[domain.Type]bool{
 	shop.Replied{}.EventType(): true, shop.SessionOpened{}.EventType(): true, shop.SessionAction{}.EventType(): true,
 	shop.Erased{}.EventType(): true, agent.SurfaceObserved{}.EventType(): true,
+	finding.ReplyFiled{}.EventType(): true,
 }
 
 // add takes note of what a record commits to.
@@ -57,6 +64,8 @@ func (b *beside) add(catalog domain.Catalog, r *ledger.Record) error {
 		delete(b.sessions, id)
 	case agent.SurfaceObserved:
 		b.surfaces[e.Surface] = true
+	case finding.ReplyFiled:
+		b.texts[e.Commitment] = finding.ID(e.Consent, e.Look)
 	}
 	return nil
 }
@@ -80,6 +89,12 @@ func (b *beside) check(ctx context.Context, log ledger.Log, bodies *tables.Bodie
 		return nil
 	}); err != nil {
 		return err
+	}
+	if err := bodies.Each(ctx, finding.ReplyPrefix, b.checkText); err != nil {
+		return err
+	}
+	for commitment, id := range b.texts {
+		return fmt.Errorf("the reply to finding %s, committed to as %s, is not there: the bodies are %w", id, commitment, ledger.ErrDamaged)
 	}
 	for hash := range b.surfaces {
 		return fmt.Errorf("the surface %s, which an event names, is not there: the bodies are %w", hash, ledger.ErrDamaged)
@@ -109,6 +124,21 @@ func (b *beside) checkReply(key string, salt, body []byte) error {
 		return fmt.Errorf("the reply of %s is not the one that was committed to: the bodies are %w", id, ledger.ErrDamaged)
 	}
 	delete(b.replies, id)
+	return nil
+}
+
+// checkText compares a reply to a finding. One that no event has committed to was not
+// recorded in the end.
+func (b *beside) checkText(key string, salt, body []byte) error {
+	commitment, err := domain.ParseHash(strings.TrimPrefix(key, finding.ReplyPrefix))
+	if err != nil {
+		return fmt.Errorf("%q is no key of a reply to a finding: the bodies are %w", key, ledger.ErrDamaged)
+	}
+	id, ok := b.texts[commitment]
+	if ok && (len(salt) != len(domain.Hash{}) || finding.Commitment(id, domain.Hash(salt), string(body)) != commitment) {
+		return fmt.Errorf("the reply to finding %s is not the one that was committed to: the bodies are %w", id, ledger.ErrDamaged)
+	}
+	delete(b.texts, commitment)
 	return nil
 }
 

@@ -83,6 +83,12 @@ type Config struct {
 	// such as 10m: from 1s to 24h, 10m if empty.
 	CheckpointInterval string
 
+	// IncidentSeverity (MYSTERY_INCIDENT_SEVERITY) is medium, or high to take a wrong
+	// answer of an agent for more than the profile of severities does: incidents are then
+	// grave enough for a recall. A change is put on public record. If empty, it stays as
+	// the ledger has it, which is medium at first.
+	IncidentSeverity string
+
 	// OperatorAddr (MYSTERY_OPERATOR_ADDR) is the loopback address and port, such as
 	// localhost:8081, of the interface for the operator: metrics, and where the read
 	// models stand. If empty, there is none.
@@ -129,6 +135,8 @@ func ConfigFrom(getenv func(string) string) Config {
 		LogKeyFile:         getenv("MYSTERY_LOG_KEY_FILE"),
 		WitnessFile:        getenv("MYSTERY_WITNESSES"),
 		CheckpointInterval: getenv("MYSTERY_CHECKPOINT_INTERVAL"),
+
+		IncidentSeverity: getenv("MYSTERY_INCIDENT_SEVERITY"),
 
 		OperatorAddr: getenv("MYSTERY_OPERATOR_ADDR"),
 
