@@ -24,7 +24,8 @@ var Findings = Projection{
 			reached timestamptz not null,
 			data    bytea       not null, -- the event
 			primary key (consent, look)
-		);
+		)`,
+	Indexes: `
 		create index on findings (reached desc, consent desc, look desc);
 		create index on findings (agent, reached desc, consent desc, look desc);
 		create index on findings (verdict, reached desc, consent desc, look desc)`,

@@ -39,8 +39,6 @@ var Glances = Projection{
 			planned  timestamptz not null, -- to be sent
 			revealed timestamptz not null
 		);
-		create index on glance_tasks (consent, day desc, slot desc);
-		create index on glance_tasks (revealed desc, shop desc);
 		create table glance_standings (
 			consent text        primary key,
 			agent   text        not null,
@@ -49,15 +47,18 @@ var Glances = Projection{
 			reached timestamptz not null,
 			data    bytea       not null -- the event
 		);
-		create index on glance_standings (reached desc, consent desc);
-		create index on glance_standings (verdict, reached desc, consent desc);
-		create index on glance_standings (agent, reached desc);
 		create table glance_hashes (
 			hash bytea not null,
 			form text  not null,
 			of   text  not null,
 			primary key (hash, form, of)
 		)`,
+	Indexes: `
+		create index on glance_tasks (consent, day desc, slot desc);
+		create index on glance_tasks (revealed desc, shop desc);
+		create index on glance_standings (reached desc, consent desc);
+		create index on glance_standings (verdict, reached desc, consent desc);
+		create index on glance_standings (agent, reached desc)`,
 	Apply: applyGlances,
 }
 

@@ -100,6 +100,32 @@ func TestRebuildOfOneProjection(t *testing.T) {
 	}
 }
 
+// Tables that were made anew have the indexes of those they replace.
+func TestRebuildKeepsIndexes(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	r := runnerOn(t, pool, someAgents(t), projections.All()...)
+	indexes := func() []string {
+		t.Helper()
+		rows, err := pool.Query(t.Context(), `select indexdef from pg_indexes where schemaname = $1 order by 1`, pgtest.Schema(pool)+"_rm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	want := indexes()
+	if err := r.Rebuild(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, indexes()); diff != "" || len(want) < 25 {
+		t.Errorf("of %d indexes, after a rebuild (-want +got):\n%s", len(want), diff)
+	}
+}
+
 // holdRebuild takes the right to rebuild, as another process does.
 func holdRebuild(t *testing.T, pool *pgxpool.Pool) (release func()) {
 	t.Helper()
