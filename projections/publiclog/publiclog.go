@@ -75,14 +75,18 @@ func tree(size uint64, root domain.Hash) tlog.Tree {
 
 // lock reads the row of the tree, which then stays with tx until it ends.
 func lock(ctx context.Context, tx pgx.Tx) (h head, err error) {
+	return readHead(ctx, tx, ` for update`)
+}
+
+func readHead(ctx context.Context, tx pgx.Tx, locking string) (h head, err error) {
 	var root []byte
-	err = tx.QueryRow(ctx, `select coalesce(vkey, ''), position, size, root from tree_head for update`).
+	err = tx.QueryRow(ctx, `select coalesce(vkey, ''), position, size, root from tree_head`+locking).
 		Scan(&h.vkey, &h.position, &h.size, &root)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return h, damaged("the head of the tree is missing")
 	case err != nil:
-		return h, fmt.Errorf("lock the tree: %w", err)
+		return h, fmt.Errorf("read the head of the tree: %w", err)
 	}
 	h.root = domain.Hash(root) // 32 bytes by a constraint of the table, like all hashes
 	return h, nil
