@@ -12,7 +12,7 @@ import (
 // Bodies holds the bytes that events only commit to. To delete what is not there is
 // not an error.
 type Bodies interface {
-	Delete(ctx context.Context, key string) error
+	Delete(ctx context.Context, keys ...string) error
 }
 
 // Erase deletes reply and session of a revealed slot and their salts for good, and

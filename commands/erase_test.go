@@ -18,9 +18,11 @@ type replies struct {
 	err  error
 }
 
-func (r replies) Delete(_ context.Context, key string) error {
-	if r.err == nil {
-		delete(r.kept, key)
+func (r replies) Delete(_ context.Context, keys ...string) error {
+	for _, key := range keys {
+		if r.err == nil {
+			delete(r.kept, key)
+		}
 	}
 	return r.err
 }

@@ -23,6 +23,17 @@ func Canonical(v any) ([]byte, error) {
 	return jcs.Transform(raw)
 }
 
+// CutCanonical returns a copy of the JSON value that data begins with, and what stands
+// behind it, if that value is canonical. It reports false for any other, and for a few that
+// it takes too long to tell of.
+func CutCanonical(data []byte) (value, rest []byte, ok bool) {
+	s := sorter{src: data, dst: make([]byte, 0, len(data))}
+	if !s.value() || !bytes.Equal(s.dst, data[:s.at]) || !utf8.Valid(s.dst) {
+		return nil, nil, false
+	}
+	return s.dst, data[s.at:], true
+}
+
 // A sorter copies JSON as [json.Marshal] writes it, without white space, and puts the
 // members of each object in order. That is all there is to do about most events: their
 // names are ASCII, their numbers whole, and they hold no text that the two forms write
@@ -73,12 +84,14 @@ func (s *sorter) next(c byte) bool {
 func (s *sorter) text() (content []byte, ok bool) {
 	from := s.at
 	for i := from + 1; i < len(s.src); i++ {
-		switch s.src[i] {
-		case '"':
+		switch c := s.src[i]; {
+		case c < 0x20:
+			return nil, false
+		case c == '"':
 			s.at = i + 1
 			s.dst = append(s.dst, s.src[from:s.at]...)
 			return s.src[from+1 : i], true
-		case '\\':
+		case c == '\\':
 			if i++; i >= len(s.src) || !strings.ContainsRune(`"\bfnrt`, rune(s.src[i])) {
 				return nil, false
 			}

@@ -69,6 +69,30 @@ func TestCatalogDecode(t *testing.T) {
 	}
 }
 
+// What was read before, well or badly, leaves nothing behind.
+func TestUnmarshalOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 5000)
+	for range 3 {
+		for _, tt := range []struct {
+			data string
+			want painted
+			err  bool
+		}{
+			{`{"wall":"` + long + `"}`, painted{Wall: long}, false},
+			{`{"wall":"north"} {"wall":"south"}`, painted{Wall: "north"}, true},
+			{` {"colour":"red"} ` + "\n", painted{Colour: "red"}, false},
+			{`{"wall":"no`, painted{}, true},
+			{`{}`, painted{}, false},
+		} {
+			var got painted
+			if err := domain.Unmarshal([]byte(tt.data), &got); (err != nil) != tt.err || got != tt.want {
+				t.Errorf("Unmarshal(%.40s) = %.40v, %v, want %.40v and error %t", tt.data, got, err, tt.want, tt.err)
+			}
+		}
+	}
+}
+
 func TestCatalogUnknownType(t *testing.T) {
 	t.Parallel()
 	catalog := domain.NewCatalog(walls)

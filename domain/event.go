@@ -3,11 +3,13 @@ package domain
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 )
 
 // A Type is the wire name of an event in one shape: "consent.granted.v1". Bytes
@@ -69,16 +71,34 @@ func Upcast[Old, New Event](v Visibility, up func(Old) New) Entry {
 // Unmarshal decodes exactly one JSON value into v and refuses fields that v does
 // not have: a field we would drop silently is a shape we do not know.
 func Unmarshal(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
+	d := decoders.Get().(*decoder) //nolint:errcheck,forcetypeassert // nothing else is in it
+	d.source.Reset(data)
 	if err := d.Decode(v); err != nil {
 		return err
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("data after the JSON value: %w", ErrInvalid)
 	}
+	d.source.Reset(nil)
+	decoders.Put(d)
 	return nil
 }
+
+// A decoder reads one value after the other, each from a source of its own. One that
+// has read its value to the end is as good as new; any other is never used again.
+type decoder struct {
+	*json.Decoder
+
+	source bytes.Reader
+}
+
+// decoders are kept, as a ledger has millions of values.
+var decoders = sync.Pool{New: func() any {
+	d := new(decoder)
+	d.Decoder = json.NewDecoder(&d.source)
+	d.DisallowUnknownFields()
+	return d
+}}
 
 // A Catalog decodes every event the ledger has ever written.
 type Catalog map[Type]Entry

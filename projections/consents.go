@@ -45,9 +45,6 @@ var Consents = Projection{
 			reason     text        not null default '',
 			revoked    bytea -- the event that did
 		);
-		create index on consents (recorded desc, consent desc);
-		create index on consents (agent, recorded desc, consent desc);
-		create index on consents (state, recorded desc, consent desc);
 		create table consent_proofs (
 			consent  text        not null,
 			endpoint text        not null,
@@ -57,6 +54,10 @@ var Consents = Projection{
 			since    timestamptz not null,
 			primary key (consent, endpoint)
 		)`,
+	Indexes: `
+		create index on consents (recorded desc, consent desc);
+		create index on consents (agent, recorded desc, consent desc);
+		create index on consents (state, recorded desc, consent desc)`,
 	Apply: applyConsents,
 }
 

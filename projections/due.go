@@ -23,7 +23,7 @@ import (
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 7, Visibility: domain.Sealed,
+	Name: "due", Version: 8, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -38,7 +38,6 @@ var DueWork = Projection{
 			final       boolean     not null default false, -- compared at its end
 			confirmed   int         not null default 0 -- the first look that was exam_only behind the gate
 		);
-		create index on due_consents (agent);
 		create table due_proofs (consent text not null, endpoint text not null, primary key (consent, endpoint));
 		create table due_plans (
 			consent text    not null,
@@ -58,11 +57,14 @@ var DueWork = Projection{
 			sent    timestamptz,
 			head    text   not null, -- hash of the last record of its stream
 			family  text,
-			result  bytea, -- once revealed
-			unique (consent, day, slot)
+			result  bytea -- once revealed
 		);
-		create index on due_slots (consent) where state not in ('committed', 'revealed');
-		create table due_seals (consent text not null, hour bigint not null, primary key (consent, hour));
+		create table due_seals (
+			consent text   not null,
+			day     bigint not null,
+			hours   int    not null, -- bit 0 is that of midnight
+			primary key (consent, day)
+		);
 		create table due_surfaces (
 			agent text        not null,
 			n     bigint      not null, -- version in the agent's stream
@@ -100,6 +102,10 @@ var DueWork = Projection{
 			event   bytea  not null,
 			primary key (agent, attempt)
 		)`,
+	Indexes: `
+		create index on due_consents (agent);
+		create index on due_slots (consent, day, slot);
+		create index on due_slots (consent) where state not in ('committed', 'revealed')`,
 	Apply: applyDue,
 }
 
@@ -130,23 +136,30 @@ var (
 		delete from due_proofs p using unnest($1::text[], $2::text[]) as v (consent, endpoint)
 		where (p.consent, p.endpoint) = (v.consent, v.endpoint)`}
 	sealDuePlan = &Change{Table: "due_plans", Key: 2, SQL: `
-		insert into due_plans (consent, day, event) select * from unnest($1::text[], $2::bigint[], $3::bytea[])`}
-	openDuePlan = &Change{Table: "due_plans", Key: 2, SQL: `
+		insert into due_plans (consent, day, opened, count, event)
+		select consent, day, coalesce(opened, false), coalesce(count, 0), event
+		from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[], $5::bytea[]) as v (consent, day, opened, count, event)`}
+	openDuePlan = &Change{Table: "due_plans", Key: 2, Into: sealDuePlan, SQL: `
 		insert into due_plans (consent, day, opened, count)
-		select consent, day, true, count from unnest($1::text[], $2::bigint[], $3::int[]) as v (consent, day, count)
-		on conflict (consent, day) do update set opened = true, count = excluded.count`}
+		select * from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[])
+		on conflict (consent, day) do update set opened = excluded.opened, count = excluded.count`}
 	addDueSlot = &Change{Table: "due_slots", Key: 1, SQL: `
-		insert into due_slots (shop, consent, day, slot, state, head)
-		select * from unnest($1::text[], $2::text[], $3::bigint[], $4::int[], $5::text[], $6::text[])`}
+		insert into due_slots (shop, head, state, paying, sent, family, result, consent, day, slot)
+		select shop, head, state, coalesce(paying, false), sent, family, result, consent, day, slot
+		from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::bytea[],
+			$8::text[], $9::bigint[], $10::int[])
+			as v (shop, head, state, paying, sent, family, result, consent, day, slot)`}
 	// moveDueSlot leaves what it is given no value for.
-	moveDueSlot = &Change{Table: "due_slots", Key: 1, Merges: true, SQL: `
+	moveDueSlot = &Change{Table: "due_slots", Key: 1, Merges: true, Into: addDueSlot, SQL: `
 		update due_slots s set head = v.head, state = coalesce(v.state, s.state), paying = coalesce(v.paying, s.paying),
 			sent = coalesce(v.sent, s.sent), family = coalesce(v.family, s.family), result = coalesce(v.result, s.result)
 		from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::bytea[])
 			as v (shop, head, state, paying, sent, family, result)
 		where s.shop = v.shop`}
-	addDueSeal = &Change{Table: "due_seals", Key: 2, SQL: `
-		insert into due_seals (consent, hour) select * from unnest($1::text[], $2::bigint[])`}
+	addDueSeal = &Change{Table: "due_seals", Key: 2, Gathers: true, SQL: `
+		insert into due_seals (consent, day, hours)
+		select consent, day, bit_or(1 << hour) from unnest($1::text[], $2::bigint[], $3::int[]) as v (consent, day, hour) group by 1, 2
+		on conflict (consent, day) do update set hours = due_seals.hours | excluded.hours`}
 	addDueRun = &Change{Table: "due_runs", Key: 2, SQL: `
 		insert into due_runs (agent, n, event) select * from unnest($1::text[], $2::bigint[], $3::bytea[])`}
 	addDueIncident = &Change{Table: "due_incidents", Key: 1, SQL: `
@@ -176,7 +189,7 @@ func applyDue(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	case shop.Event:
 		return applyDueSlot(tx, r, e)
 	case seal.Sealed:
-		return tx.Do(addDueSeal, e.Consent, e.Hour)
+		return tx.Do(addDueSeal, e.Consent, e.Hour/24, e.Hour%24)
 	case exam.Event:
 		return applyDueExam(tx, r, e)
 	case incident.Event:
@@ -279,9 +292,9 @@ func applyDuePlan(tx Tx, e domain.Event) error {
 		if err != nil {
 			return err
 		}
-		return tx.Do(sealDuePlan, e.Consent, e.Day, data)
+		return tx.Do(sealDuePlan, e.Consent, e.Day, nil, nil, data)
 	case plan.Opened:
-		return tx.Do(openDuePlan, e.Consent, e.Day, e.Count)
+		return tx.Do(openDuePlan, e.Consent, e.Day, true, e.Count)
 	}
 	return nil
 }
@@ -292,7 +305,7 @@ func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
 	paying := func(paying bool) error { return tx.Do(moveDueSlot, id, head, nil, paying, nil, nil, nil) }
 	switch e := e.(type) {
 	case shop.Committed:
-		return tx.Do(addDueSlot, id, e.Consent, e.Day, e.Slot, string(shop.StateCommitted), head)
+		return tx.Do(addDueSlot, id, head, string(shop.StateCommitted), nil, nil, nil, nil, e.Consent, e.Day, e.Slot)
 	case shop.Sent:
 		return tx.Do(moveDueSlot, id, head, string(shop.StateSent), nil, r.Time, nil, nil)
 	case shop.PaymentReserved:
@@ -461,7 +474,9 @@ func (d Due) Heads(ctx context.Context, consent string, day uint32) (*[plan.Slot
 // order.
 func (d Due) Seals(ctx context.Context, consent string, from, to uint64) ([]uint64, error) {
 	return collect(ctx, d.Pool, pgx.RowTo[uint64], `
-		select hour from due_seals where consent = $1 and hour between $2 and $3 order by hour`, consent, from, to)
+		select 24 * day + n as hour from due_seals cross join generate_series(0, 23) n
+		where consent = $1 and day between $2::bigint / 24 and $3::bigint / 24 and hours & (1 << n) <> 0 and 24 * day + n between $2 and $3
+		order by hour`, consent, from, to)
 }
 
 // A DueSurface is what an endpoint was seen to show from a moment on.

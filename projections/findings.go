@@ -43,7 +43,8 @@ var Findings = Projection{
 			made    timestamptz not null,
 			data    bytea       not null, -- the event
 			primary key (consent, look, version)
-		);
+		)`,
+	Indexes: `
 		create index on findings (reached desc, consent desc, look desc);
 		create index on findings (agent, reached desc, consent desc, look desc);
 		create index on findings (verdict, reached desc, consent desc, look desc)`,

@@ -51,6 +51,11 @@ type Change struct {
 	// Merges says that two changes of a row, one behind the other, are as good as one
 	// with the arguments of the later, and those of the earlier where the later has nil.
 	Merges bool
+
+	// Into is the change that makes a row, if that can make it as this change leaves it:
+	// its arguments begin with those of this one, and this one behind it is as good as it
+	// alone with those arguments, but for its own where they are nil.
+	Into *Change
 }
 
 // A Reading is a row that a [Change] looks at: that of Table whose key is an argument.
@@ -146,7 +151,7 @@ func (f *fold) Do(c *Change, args ...any) error {
 	own := rowKey(c.Table, args[:c.Key])
 	at := max(f.floor, f.reads[own])
 	if w, ok := f.writes[own]; ok {
-		if c.Merges && w.kind == c && at <= w.group {
+		if (c.Merges && w.kind == c || c.Into != nil && w.kind == c.Into) && at <= w.group {
 			f.groups[w.group].merge(w.index, args)
 			return nil
 		}

@@ -22,7 +22,11 @@ var (
 		on conflict (key) do update set val = excluded.val`}
 	cellGrow = &projections.Change{Table: "cells", Key: 1, SQL: `
 		update cells c set val = (c.val * 3 + v.val) % 1000003 from unnest($1::text[], $2::bigint[]) as v (key, val) where c.key = v.key`}
-	cellPut = &projections.Change{Table: "cells", Key: 1, Merges: true, SQL: `
+	cellMake = &projections.Change{Table: "cells", Key: 1, SQL: `
+		insert into cells (key, val, tag, born) select key, coalesce(val, 0), tag, born
+		from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as v (key, val, tag, born)
+		on conflict (key) do update set val = excluded.val, tag = excluded.tag, born = excluded.born`}
+	cellPut = &projections.Change{Table: "cells", Key: 1, Merges: true, Into: cellMake, SQL: `
 		update cells c set val = coalesce(v.val, c.val), tag = coalesce(v.tag, c.tag)
 		from unnest($1::text[], $2::bigint[], $3::text[]) as v (key, val, tag) where c.key = v.key`}
 	cellDrop = &projections.Change{Table: "cells", Key: 1, SQL: `
@@ -40,11 +44,13 @@ var (
 func scramble(ctx context.Context, tx projections.Tx, r ledger.Record, _ domain.Event) error {
 	random := rand.New(rand.NewPCG(r.Version, 7))
 	key, val := fmt.Sprint("k", random.IntN(6)), random.IntN(1000)
-	switch random.IntN(20) {
+	switch random.IntN(24) {
 	case 12, 13, 14, 15:
 		return tx.Do(cellPut, key, val, nil)
 	case 16, 17, 18, 19:
 		return tx.Do(cellPut, key, nil, fmt.Sprint("t", val))
+	case 20, 21, 22, 23:
+		return tx.Do(cellMake, key, nil, nil, val)
 	case 0, 1:
 		return tx.Do(cellSet, key, val)
 	case 2, 3, 4:
@@ -77,7 +83,7 @@ func TestFoldKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	p := projections.Projection{
 		Name: "scrambled", Version: 1, Visibility: domain.Public, Apply: scramble,
-		Tables: `create table cells (key text primary key, val bigint not null, tag text);
+		Tables: `create table cells (key text primary key, val bigint not null, tag text, born bigint);
 			create table sums (n numeric not null); insert into sums values (0);
 			create table list (n bigint primary key, key text not null)`,
 	}

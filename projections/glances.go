@@ -39,8 +39,6 @@ var Glances = Projection{
 			planned  timestamptz not null, -- to be sent
 			revealed timestamptz not null
 		);
-		create index on glance_tasks (consent, day desc, slot desc);
-		create index on glance_tasks (revealed desc, shop desc);
 		create table glance_standings (
 			consent text        primary key,
 			agent   text        not null,
@@ -49,15 +47,18 @@ var Glances = Projection{
 			reached timestamptz not null,
 			data    bytea       not null -- the event
 		);
-		create index on glance_standings (reached desc, consent desc);
-		create index on glance_standings (verdict, reached desc, consent desc);
-		create index on glance_standings (agent, reached desc);
 		create table glance_hashes (
 			hash bytea not null,
 			form text  not null,
 			of   text  not null,
 			primary key (hash, form, of)
 		)`,
+	Indexes: `
+		create index on glance_tasks (consent, day desc, slot desc);
+		create index on glance_tasks (revealed desc, shop desc);
+		create index on glance_standings (reached desc, consent desc);
+		create index on glance_standings (verdict, reached desc, consent desc);
+		create index on glance_standings (agent, reached desc)`,
 	Apply: applyGlances,
 }
 
@@ -226,10 +227,19 @@ func (r Reader) Standings(ctx context.Context, q StandingQuery) ([]Finding, erro
 	if q.After != nil {
 		reached, id = &q.After.Recorded, q.After.ID
 	}
-	return collect(ctx, r.Pool, scanFinding, `
+	return collect(ctx, r.Pool, scanStanding, `
 		select reached, data from glance_standings
 		where ($1 = '' or verdict = $1) and ($2::timestamptz is null or (reached, consent) < ($2, $3))
 		order by reached desc, consent desc limit $4`, string(q.Verdict), reached, id, q.Limit)
+}
+
+func scanStanding(row pgx.CollectableRow) (f Finding, err error) {
+	var data []byte
+	if err = row.Scan(&f.At, &data); err != nil {
+		return f, err
+	}
+	f.At = f.At.UTC()
+	return f, domain.Unmarshal(data, &f.Reached)
 }
 
 // StandingCounts says how many consents stand at each gated verdict.

@@ -26,9 +26,6 @@ var Incidents = Projection{
 			version   bigint      not null, -- of its disclosure in its stream
 			data      bytea       not null -- the event that disclosed it
 		);
-		create index on incidents (disclosed desc, incident desc);
-		create index on incidents (agent, disclosed desc, incident desc);
-		create index on incidents (consent);
 		create table incident_steps ( -- since then
 			incident text        not null,
 			version  bigint      not null,
@@ -37,6 +34,10 @@ var Incidents = Projection{
 			data     bytea       not null, -- the event
 			primary key (incident, version)
 		)`,
+	Indexes: `
+		create index on incidents (disclosed desc, incident desc);
+		create index on incidents (agent, disclosed desc, incident desc);
+		create index on incidents (consent)`,
 	Apply: applyIncidents,
 }
 

@@ -65,7 +65,7 @@ func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
 			err := tx.QueryRow(ctx, `select version from checkpoints where name = $1`, p.Name).Scan(&version)
 			switch {
 			case errors.Is(err, pgx.ErrNoRows):
-				err = createTables(ctx, tx, p)
+				err = r.createTables(ctx, tx, p)
 			case err == nil && version < p.Version:
 				stale = append(stale, p)
 			case err == nil && version > p.Version:
@@ -80,13 +80,18 @@ func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
 	return stale, err
 }
 
-func createTables(ctx context.Context, tx pgx.Tx, p Projection) error {
+func (r *Runner) createTables(ctx context.Context, tx pgx.Tx, p Projection) error {
 	before, err := tablesOf(ctx, tx)
 	if err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, p.Tables); err != nil {
 		return err
+	}
+	if !r.bare {
+		if _, err := tx.Exec(ctx, p.Indexes); err != nil {
+			return err
+		}
 	}
 	after, err := tablesOf(ctx, tx)
 	if err != nil {

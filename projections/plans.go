@@ -30,9 +30,9 @@ var Plans = Projection{
 
 var (
 	sealPlan = &Change{Table: "plans", Key: 2, SQL: `
-		insert into plans (consent, day, sealed, sealed_at)
-		select * from unnest($1::text[], $2::bigint[], $3::bytea[], $4::timestamptz[])`}
-	openPlan = &Change{Table: "plans", Key: 2, SQL: `
+		insert into plans (consent, day, opened, opened_at, sealed, sealed_at)
+		select * from unnest($1::text[], $2::bigint[], $3::bytea[], $4::timestamptz[], $5::bytea[], $6::timestamptz[])`}
+	openPlan = &Change{Table: "plans", Key: 2, Into: sealPlan, SQL: `
 		insert into plans (consent, day, opened, opened_at)
 		select * from unnest($1::text[], $2::bigint[], $3::bytea[], $4::timestamptz[])
 		on conflict (consent, day) do update set opened = excluded.opened, opened_at = excluded.opened_at`}
@@ -47,7 +47,7 @@ func applyPlans(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error
 		if err != nil {
 			return err
 		}
-		return tx.Do(sealPlan, e.Consent, e.Day, data, r.Time)
+		return tx.Do(sealPlan, e.Consent, e.Day, nil, nil, data, r.Time)
 	case plan.Opened:
 		data, err := domain.Encode(e)
 		if err != nil {

@@ -30,7 +30,7 @@ import (
 // A Projection keeps some tables in step with the log.
 type Projection struct {
 	Name    string
-	Version int // raise it when Tables or Apply changes: the tables are then made anew
+	Version int // raise it when Tables, Indexes or Apply changes: the tables are then made anew
 
 	// Visibility says what Apply gets: only records of public types, without
 	// their position, or with domain.Sealed every record.
@@ -44,6 +44,10 @@ type Projection struct {
 	// Tables creates the tables, in the schema of the read models. Their names are no
 	// other projection's.
 	Tables string
+
+	// Indexes creates those indexes on them that no change needs. Where tables are made
+	// anew, they are made once those are filled.
+	Indexes string
 
 	// Apply updates the tables for one record. It depends on nothing but its
 	// arguments and its own tables, and ignores events that it does not know. What it

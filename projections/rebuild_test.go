@@ -100,6 +100,32 @@ func TestRebuildOfOneProjection(t *testing.T) {
 	}
 }
 
+// Tables that were made anew have the indexes of those they replace.
+func TestRebuildKeepsIndexes(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	r := runnerOn(t, pool, someAgents(t), projections.All()...)
+	indexes := func() []string {
+		t.Helper()
+		rows, err := pool.Query(t.Context(), `select indexdef from pg_indexes where schemaname = $1 order by 1`, pgtest.Schema(pool)+"_rm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	want := indexes()
+	if err := r.Rebuild(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, indexes()); diff != "" || len(want) < 25 {
+		t.Errorf("of %d indexes, after a rebuild (-want +got):\n%s", len(want), diff)
+	}
+}
+
 // holdRebuild takes the right to rebuild, as another process does.
 func holdRebuild(t *testing.T, pool *pgxpool.Pool) (release func()) {
 	t.Helper()
@@ -246,6 +272,72 @@ func TestRebuildKilledAtEveryStatement(t *testing.T) {
 				t.Fatalf("killed at statement %d and begun again (-want +got):\n%s", n, diff)
 			}
 		}
+	}
+	if n := shadows(t, pool); n != 0 {
+		t.Errorf("%d schemas are left behind", n)
+	}
+}
+
+// Killed at any statement of a start with a raised version, a program leaves the tables of one
+// version, whole, and whoever has them goes on; started again, it leads to what it leads
+// to undisturbed.
+func TestRaisedVersionKilledAtEveryStatement(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	h := someAgents(t)
+	v1 := tally("changing", domain.Public)
+	v2 := v1
+	v2.Version = 2
+	v2.Tables = `create table changed (type text not null, stream text not null)`
+	v2.Indexes = `create index on changed (stream)`
+	v2.Apply = func(ctx context.Context, tx projections.Tx, r ledger.Record, _ domain.Event) error {
+		return tx.Exec(ctx, `insert into changed values ($1, $2)`, string(r.Type), string(r.Stream))
+	}
+	begin := func() (old *projections.Runner, tables map[string][]string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), `drop table if exists changing, changed, checkpoints, parked`); err != nil {
+			t.Fatal(err)
+		}
+		old = runnerOn(t, pool, h, v1)
+		catchUp(t, old)
+		return old, dump(t, pool)
+	}
+	old, before := begin()
+	runnerOn(t, pool, h, v2)
+	after := dump(t, pool)
+	dying, k := pgtest.Mortal(t, pool)
+	r := &projections.Runner{Log: h, Catalog: catalog, Pool: dying, Projections: []projections.Projection{v2}}
+	swapped := 0
+	for n := 0; ; n++ {
+		old, _ = begin()
+		k.Arm(n)
+		err := r.Init(t.Context())
+		died := k.Disarm()
+		if died != (err != nil) {
+			t.Fatalf("killed at statement %d: %t, and the error is %v", n, died, err)
+		}
+		got, follows := dump(t, pool), old.CatchUp(t.Context())
+		switch {
+		case cmp.Equal(got, before) && follows == nil && died:
+		case cmp.Equal(got, after) && errors.Is(follows, domain.ErrConflict):
+			swapped++
+		default:
+			t.Fatalf("killed at statement %d, the tables are %v, and the earlier program says %v", n, got, follows)
+		}
+		if !died {
+			if n < 15 || swapped < 2 {
+				t.Errorf("it took %d statements, %d of them behind the swap; the test has lost its subject", n, swapped)
+			}
+			break
+		}
+		runnerOn(t, pool, h, v2)
+		if diff := cmp.Diff(after, dump(t, pool)); diff != "" {
+			t.Fatalf("killed at statement %d and begun again (-want +got):\n%s", n, diff)
+		}
+	}
+	// One that died behind the swap has left an empty schema, which the next rebuild removes.
+	if err := r.Rebuild(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
 	}
 	if n := shadows(t, pool); n != 0 {
 		t.Errorf("%d schemas are left behind", n)

@@ -29,6 +29,8 @@ type Runner struct {
 	Pool        *pgxpool.Pool
 	Projections []Projection
 	Logger      *slog.Logger // nil: silent
+
+	bare bool // its tables are made without indexes
 }
 
 func (r *Runner) logger() *slog.Logger {
@@ -39,7 +41,7 @@ func (r *Runner) logger() *slog.Logger {
 }
 
 // page is the most records that are applied in one transaction.
-const page = 2000
+const page = 4000
 
 // CatchUp applies everything that is in the log when it is called. Projections
 // that stand at one position share one reading of the log. A projection that
@@ -286,12 +288,17 @@ func (f *follower) advance(ctx context.Context, tx execer, position uint64, n in
 	// The tables follow from the log, which is durable: if a crash takes the last
 	// commits, it takes tables and checkpoint alike, and they are redone.
 	//
+	// Nobody has analyzed tables that are being filled, and what is looked for in them is
+	// little: a plan that was made once, with indexes, does for all pages. Without that, a
+	// page is held against whole tables, and the time that takes grows with them.
+	//
 	// The rate is that of full pages that follow each other.
 	tag, err := tx.Exec(ctx, `
 		update checkpoints set position = $2, moved = clock_timestamp(), rate = case
 			when $3::int < $4::int then rate
 			else $3 / greatest(extract(epoch from clock_timestamp() - moved), 0.000001) end
-		from set_config('synchronous_commit', 'off', true)
+		from set_config('synchronous_commit', 'off', true) a, set_config('plan_cache_mode', 'force_generic_plan', true) b,
+			set_config('enable_hashjoin', 'off', true) c, set_config('enable_mergejoin', 'off', true) d
 		where name = $1 and position = $5 and generation = $6 and version = $7`,
 		f.Name, position, n, page, f.position, f.generation, f.Version)
 	if err != nil {

@@ -72,7 +72,7 @@ func (r *Runner) openShadow(ctx context.Context, purpose string, list []Projecti
 	if err != nil {
 		return s, fmt.Errorf("connect to the database: %w", err)
 	}
-	s.runner = &Runner{Log: r.Log, Catalog: r.Catalog, Pool: pool, Projections: list, Logger: r.Logger}
+	s.runner = &Runner{Log: r.Log, Catalog: r.Catalog, Pool: pool, Projections: list, Logger: r.Logger, bare: true}
 	return s, s.runner.Init(ctx)
 }
 

@@ -28,7 +28,7 @@ const (
 // once that is opened. A slot that should hold a task and was not revealed stays
 // sealed for all to see.
 var Shops = Projection{
-	Name: "shops", Version: 2, Visibility: domain.Public,
+	Name: "shops", Version: 3, Visibility: domain.Public,
 	Tables: `
 		create table shop_agents (agent text primary key, demo boolean not null);
 		create table shop_consents (
@@ -45,15 +45,16 @@ var Shops = Projection{
 			day      bigint      not null,
 			slot     int         not null,
 			commit   text        not null,
-			phase    text        not null,
+			pad      boolean     not null default false, -- by the opened day
 			revealed timestamptz,
 			data     bytea, -- of the event that revealed it, as hashed
 			erased   timestamptz,
 			reason   text not null default '', -- why it was erased
-			unique (consent, day, slot)
-		);
-		create index on shops (consent, phase, day, slot)`,
-	Apply: applyShops,
+			phase    text not null generated always as (
+				case when revealed is not null then 'revealed' when pad then 'pad' else 'sealed' end) stored
+		)`,
+	Indexes: `create index on shops (consent, day, slot)`,
+	Apply:   applyShops,
 }
 
 var (
@@ -64,19 +65,20 @@ var (
 		select v.consent, v.agent, coalesce(a.demo, false), v.entropy
 		from unnest($1::text[], $2::text[], $3::bytea[]) as v (consent, agent, entropy)
 		left join shop_agents a using (agent)`}
-	addShop = &Change{Table: "shops", Key: 1, Reads: []Reading{{"shop_consents", 1}}, SQL: `
-		insert into shops (shop, consent, agent, demo, day, slot, commit, phase)
-		select v.shop, v.consent, c.agent, c.demo, v.day, v.slot, v.commit, 'sealed'
-		from unnest($1::text[], $2::text[], $3::bigint[], $4::int[], $5::text[]) as v (shop, consent, day, slot, commit)
+	addShop = &Change{Table: "shops", Key: 1, Reads: []Reading{{"shop_consents", 6}}, SQL: `
+		insert into shops (shop, pad, revealed, data, erased, reason, consent, agent, demo, day, slot, commit)
+		select v.shop, coalesce(v.pad, false), v.revealed, v.data, v.erased, coalesce(v.reason, ''), v.consent, c.agent, c.demo, v.day, v.slot, v.commit
+		from unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::bytea[], $5::timestamptz[], $6::text[],
+			$7::text[], $8::bigint[], $9::int[], $10::text[])
+			as v (shop, pad, revealed, data, erased, reason, consent, day, slot, commit)
 		join shop_consents c using (consent)`}
-	revealShop = &Change{Table: "shops", Key: 1, SQL: `
-		update shops s set phase = 'revealed', revealed = v.revealed, data = v.data
-		from unnest($1::text[], $2::timestamptz[], $3::bytea[]) as v (shop, revealed, data) where s.shop = v.shop`}
-	eraseShop = &Change{Table: "shops", Key: 1, SQL: `
-		update shops s set erased = v.erased, reason = v.reason
-		from unnest($1::text[], $2::timestamptz[], $3::text[]) as v (shop, erased, reason) where s.shop = v.shop`}
-	openPad = &Change{Table: "shops", Key: 1, SQL: `
-		update shops s set phase = 'pad' from unnest($1::text[]) as v (shop) where s.shop = v.shop and phase = 'sealed'`}
+	// moveShop leaves what it is given no value for.
+	moveShop = &Change{Table: "shops", Key: 1, Merges: true, Into: addShop, SQL: `
+		update shops s set pad = coalesce(v.pad, s.pad), revealed = coalesce(v.revealed, s.revealed), data = coalesce(v.data, s.data),
+			erased = coalesce(v.erased, s.erased), reason = coalesce(v.reason, s.reason)
+		from unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::bytea[], $5::timestamptz[], $6::text[])
+			as v (shop, pad, revealed, data, erased, reason)
+		where s.shop = v.shop`}
 )
 
 func applyShops(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) error {
@@ -86,11 +88,11 @@ func applyShops(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) err
 	case consent.Granted:
 		return tx.Do(addShopConsent, e.Consent, string(e.Payload.Agent), e.Entropy())
 	case shop.Committed:
-		return tx.Do(addShop, r.Stream.ID(), e.Consent, e.Day, e.Slot, e.Commit.String())
+		return tx.Do(addShop, r.Stream.ID(), nil, nil, nil, nil, nil, e.Consent, e.Day, e.Slot, e.Commit.String())
 	case shop.Revealed:
-		return tx.Do(revealShop, r.Stream.ID(), r.Time, r.Data)
+		return tx.Do(moveShop, r.Stream.ID(), nil, r.Time, r.Data, nil, nil)
 	case shop.Erased:
-		return tx.Do(eraseShop, r.Stream.ID(), r.Time, e.Reason)
+		return tx.Do(moveShop, r.Stream.ID(), nil, nil, nil, r.Time, e.Reason)
 	case plan.Opened:
 		return openPads(ctx, tx, e)
 	}
@@ -114,7 +116,7 @@ func openPads(ctx context.Context, tx Tx, e plan.Opened) error {
 		if isTask {
 			continue
 		}
-		if err := tx.Do(openPad, plan.ShopID(e.Consent, e.Day, uint32(slot))); err != nil {
+		if err := tx.Do(moveShop, plan.ShopID(e.Consent, e.Day, uint32(slot)), true, nil, nil, nil, nil); err != nil {
 			return err
 		}
 	}

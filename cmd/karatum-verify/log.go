@@ -9,9 +9,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
@@ -183,6 +185,9 @@ func (f logFlags) policy(ctx context.Context, base string, was kept, r *logRepor
 		w, err := checkpoint.NewWitness(vkey)
 		if err != nil {
 			return p, err
+		}
+		if slices.ContainsFunc(p.Witnesses, func(before note.Verifier) bool { return before.Name() == w.Name() && before.KeyHash() == w.KeyHash() }) {
+			return p, fmt.Errorf("the witness %s is named twice, and counts once; leave one out: %w", w.Name(), domain.ErrInvalid)
 		}
 		p.Witnesses = append(p.Witnesses, w)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/karatum/mystery/domain"
@@ -312,5 +314,67 @@ func TestLogKeysAndWitnesses(t *testing.T) {
 	var stderr bytes.Buffer
 	if code := run(t.Context(), []string{"log", "karatum.com"}, nil, t.Output(), &stderr); code != exitUsage {
 		t.Errorf("log without a scheme = %d: %s", code, &stderr)
+	}
+}
+
+// cosigner returns a witness, on the signer of torchwood, and its vkey.
+func cosigner(t *testing.T, name string, seed byte) (note.Signer, string) {
+	t.Helper()
+	s, err := torchwood.NewCosignatureSigner(name, ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, s.Verifier().String()
+}
+
+// Whoever trusts witnesses takes the checkpoint only if enough of them, by the keys that he has
+// of them, have cosigned this one.
+func TestLogCosigned(t *testing.T) {
+	t.Parallel()
+	l := serveLog(t, 1)
+	one, oneKey := cosigner(t, "one.example", 1)
+	two, twoKey := cosigner(t, "two.example", 2)
+	_, threeKey := cosigner(t, "three.example", 3)
+	_, otherKey := cosigner(t, "one.example", 4)
+	l.cosign = []note.Signer{one, two}
+	l.grow(20, "noise")
+	line := func(text, of string) string {
+		t.Helper()
+		_, rest, ok := strings.Cut(text, "\n— "+of+" ")
+		if !ok {
+			t.Fatalf("%s has not cosigned:\n%s", of, text)
+		}
+		signature, _, _ := strings.Cut(rest, "\n")
+		return signature
+	}
+	old := line(l.checkpoint(), "one.example")
+	l.grow(10, "noise")
+	replayed := func(path, answer string) string {
+		if path != "/ledger/checkpoint" {
+			return answer
+		}
+		return strings.Replace(answer, line(answer, "one.example"), old, 1)
+	}
+	honest := l.edit
+	for _, tt := range []struct {
+		name string
+		edit func(path, answer string) string
+		args []string
+		code int
+		says string
+	}{
+		{"by the one that is trusted", honest, []string{"--witness", oneKey}, exitOK, "1 cosignatures"},
+		{"by both", honest, []string{"--witness", oneKey, "--witness", twoKey}, exitOK, "2 cosignatures"},
+		{"by two of three", honest, []string{"--witness", oneKey, "--witness", twoKey, "--witness", threeKey, "--quorum", "2"}, exitOK, "2 cosignatures"},
+		{"by two of three that all must", honest, []string{"--witness", oneKey, "--witness", twoKey, "--witness", threeKey}, exitFailed, "2 witnesses have cosigned"},
+		{"by one of two", honest, []string{"--witness", threeKey, "--witness", twoKey, "--quorum", "2"}, exitFailed, "1 witnesses have cosigned"},
+		{"with another key of that name", honest, []string{"--witness", otherKey}, exitFailed, "0 witnesses have cosigned"},
+		{"by one twice", honest, []string{"--witness", oneKey, "--witness", oneKey}, exitError, "named twice"},
+		{"a checkpoint of before", replayed, []string{"--witness", oneKey}, exitFailed, "one.example"},
+	} {
+		l.edit = tt.edit
+		if code, said := l.look(filepath.Join(t.TempDir(), "log.json"), tt.args...); code != tt.code || !strings.Contains(said, tt.says) {
+			t.Errorf("%s: it says %d: %s, want %d and %q in it", tt.name, code, said, tt.code, tt.says)
+		}
 	}
 }

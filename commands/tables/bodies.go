@@ -70,10 +70,10 @@ func (b *Bodies) Each(ctx context.Context, prefix string, f func(key string, sal
 	return nil
 }
 
-// Delete erases a body and its salt. To delete what is not there is not an error.
-func (b *Bodies) Delete(ctx context.Context, key string) error {
-	if _, err := b.Pool.Exec(ctx, "delete from bodies where key = $1", key); err != nil {
-		return fmt.Errorf("delete body %s: %w", key, unavailable(err))
+// Delete erases bodies and their salts. To delete what is not there is not an error.
+func (b *Bodies) Delete(ctx context.Context, keys ...string) error {
+	if _, err := b.Pool.Exec(ctx, "delete from bodies where key = any($1)", keys); err != nil {
+		return fmt.Errorf("delete bodies: %w", unavailable(err))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/karatum/mystery/domain"
@@ -23,11 +24,16 @@ func sealKey(consentID string, hour uint64) string { return fmt.Sprintf("seal/%s
 // without one is left out for good.
 func (w *Worker) seal(ctx context.Context, c Consent, now time.Time) error {
 	id, p, hour := c.Granted.Consent, c.Granted.Payload, seal.HourOf(now)
-	if !c.OverAt.IsZero() || hour < seal.FirstHour(p.FirstDay) || hour > seal.LastHour(p.LastDay) {
+	if hour < seal.FirstHour(p.FirstDay) {
 		return nil
 	}
 	if made, err := w.Work.Seals(ctx, id, hour, hour); err != nil || len(made) > 0 {
 		return err
+	}
+	if !c.OverAt.IsZero() || hour > seal.LastHour(p.LastDay) {
+		if pending, err := w.pending(ctx, c, hour); err != nil || !pending {
+			return err
+		}
 	}
 	leaves, err := w.leaves(ctx, id, hour)
 	if errors.Is(err, domain.ErrNotFound) {
@@ -41,6 +47,25 @@ func (w *Worker) seal(ctx context.Context, c Consent, now time.Time) error {
 		return err
 	}
 	return w.Work.CatchUp(ctx)
+}
+
+// pending reports whether a plan that the seal of an hour covers is not opened yet. Its
+// slots may still change until it is, and everybody sees whether it is.
+func (w *Worker) pending(ctx context.Context, c Consent, hour uint64) (bool, error) {
+	plans, err := w.Work.Plans(ctx, c.Granted.Payload.Agent)
+	return slices.ContainsFunc(plans, func(p Plan) bool {
+		return p.Consent == c.Granted.Consent && p.Sealed && !p.Opened && seal.Covers(hour, p.Day)
+	}), err
+}
+
+// dropLeaves deletes the leaves of the seals of a consent before an hour. It may not be
+// after the first that covers a slot which is not revealed.
+func (w *Worker) dropLeaves(ctx context.Context, c Consent, before uint64) error {
+	var keys []string
+	for hour := seal.FirstHour(c.Granted.Payload.FirstDay); hour < before; hour++ {
+		keys = append(keys, sealKey(c.Granted.Consent, hour))
+	}
+	return w.Bodies.Delete(ctx, keys...)
 }
 
 // makeLeaves computes the leaves of a seal and keeps them.
@@ -90,9 +115,11 @@ func (w *Worker) leaves(ctx context.Context, id string, hour uint64) ([]domain.H
 
 // pinned returns the first seal that found a slot at last, its last sealed record,
 // and the root of that seal. Both are zero if there is none: the slot is revealed
-// before the next full hour, or nobody was there to seal it.
+// before the next full hour, or nobody was there to seal it. It returns errWait if an
+// hour has begun whose seal is still to be made.
 func (w *Worker) pinned(ctx context.Context, d *planned, slot uint32, last ledger.Record) (p shop.Pinned, root domain.Hash, err error) {
-	from := max(seal.HourOf(last.Time), seal.FirstHour(d.Day.Day)) // the seal of the hour may have been made late
+	ended := seal.HourOf(last.Time)
+	from := max(ended, seal.FirstHour(d.Day.Day)) // the seal of the hour may have been made late
 	hours, err := w.Work.Seals(ctx, d.Consent, from, seal.FirstHour(d.Day.Day+2)-1)
 	if err != nil {
 		return p, root, err
@@ -109,6 +136,9 @@ func (w *Worker) pinned(ctx context.Context, d *planned, slot uint32, last ledge
 		if leaves[i] == seal.Leaf(hour, d.Day.Day, slot, d.Secret, last.Hash) {
 			return shop.Pinned{Hour: hour, Salt: seal.Salt(d.Secret, hour, slot), Path: merkle.Path(leaves, i)}, merkle.Root(leaves), nil
 		}
+	}
+	if hour := seal.HourOf(w.Now()); hour > ended && seal.Covers(hour, d.Day.Day) && !slices.Contains(hours, hour) {
+		return p, root, errWait // it began while this step was under way; the next one begins with its seal
 	}
 	return p, root, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
@@ -79,6 +80,10 @@ func (w *Worker) tend(ctx context.Context, c Consent, now time.Time) (next time.
 		soonest(at)
 	}
 	if !c.OverAt.IsZero() && open == 0 && len(errs) == 0 && !v.comparisons.Ended {
+		// What is compared at its end may never be looked at again.
+		if err := w.dropLeaves(ctx, c, seal.FirstHour(last+2)); err != nil {
+			return next, err
+		}
 		if err := w.compare(ctx, v, lastOpened(v), finding.AtEnd); err != nil {
 			errs = append(errs, err)
 		}
@@ -387,6 +392,13 @@ func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
 		v.plans = append(v.plans, Plan{Consent: d.Consent, Day: d.Day.Day, Opened: true, Count: d.Count})
 	}
 	if err := w.Work.CatchUp(ctx); err != nil {
+		return err
+	}
+	unopened := p.FirstDay
+	for q, _ := v.own(unopened); q.Opened; q, _ = v.own(unopened) {
+		unopened++
+	}
+	if err := w.dropLeaves(ctx, v.Consent, seal.FirstHour(unopened)); err != nil {
 		return err
 	}
 	return w.compare(ctx, v, q.Day, finding.AfterDay)

@@ -221,6 +221,7 @@ type Leases interface {
 type Bodies interface {
 	Put(ctx context.Context, key string, salt, body []byte) error
 	Get(ctx context.Context, key string) (salt, body []byte, err error)
+	Delete(ctx context.Context, keys ...string) error
 }
 
 // The times of the cycle.

@@ -216,6 +216,9 @@ func TestRecordUnmarshalRefuses(t *testing.T) {
 		"id that is no UUID":  strings.Replace(good, `"id":"`, `"id":"x`, 1),
 		"no data":             strings.Replace(good, `"data":{"count":1,"text":"first"},`, ``, 1),
 		"data that is null":   strings.Replace(good, `{"count":1,"text":"first"}`, `null`, 1),
+		"control character":   strings.Replace(good, `"first"`, "\"fir\x01st\"", 1),
+		"more behind it":      good + "{}",
+		"version of 2^64":     strings.Replace(good, `"version":1`, `"version":18446744073709551616`, 1),
 		"key twice in data":   strings.Replace(good, `"count":1`, `"count":1,"count":1`, 1),
 		"array":               `[]`,
 		"nothing":             ``,
@@ -248,6 +251,13 @@ func FuzzRecordUnmarshal(f *testing.F) {
 		}
 		if diff := cmp.Diff(r, again); diff != "" {
 			t.Fatalf("record after a second round (-want +got):\n%s", diff)
+		}
+		var spaced ledger.Record // which takes another way through the program
+		if err := spaced.UnmarshalJSON(append([]byte{' '}, data...)); err != nil {
+			t.Fatalf("UnmarshalJSON of %s behind a space: %v", data, err)
+		}
+		if diff := cmp.Diff(spaced, r); diff != "" {
+			t.Fatalf("record behind a space (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -4,9 +4,11 @@
 // not anything happened, and without the day secrets it says nothing.
 //
 // Their stream is seal/<consent>. The first seal is that of midnight when the first
-// day begins, the last that of midnight when the last day is over, or the one before
-// the consent came to its end. An hour in which nobody was there to make its seal
-// has none, and is never sealed later: what a late seal says would be worth nothing.
+// day begins. The last is that of midnight when the last day is over, or the one before
+// the consent came to its end; but as long as a plan is not opened, because a task was
+// still on its way, there is one every hour that covers it. An hour in which nobody was
+// there to make its seal has none, and is never sealed later: what a late seal says would
+// be worth nothing.
 package seal
 
 import (

@@ -731,8 +731,8 @@ func (s *slot) checkGrade(reply string) {
 }
 
 // checkSeal checks the seal that pinned the history. There need not be one if no
-// hour began between the end of the slot and its reveal, or the consent was over
-// when it did.
+// hour whose seal covers the slot began between its end and its reveal. That the consent
+// was over by then excuses nobody, as its seals go on until its days are opened.
 func (s *slot) checkSeal() {
 	p := s.event.Pinned
 	if len(s.stream) < 2 || len(s.event.Records) == 0 {
@@ -742,12 +742,12 @@ func (s *slot) checkSeal() {
 	end, revealed := s.event.Records[len(s.event.Records)-1].Time, s.stream[1].Record.Time
 	in := inputs{"head": s.stream[1].Prev.String(), "endedAt": end.Format(time.RFC3339Nano), "revealedAt": revealed.Format(time.RFC3339Nano)}
 	if p.Path == nil {
-		hour := seal.HourStart(seal.HourOf(end) + 1)
-		if revealed.After(hour) && (s.over.IsZero() || s.over.After(hour)) {
+		hour := max(seal.HourOf(end)+1, seal.FirstHour(s.shown.Day))
+		if revealed.After(seal.HourStart(hour)) && seal.Covers(hour, s.shown.Day) {
 			s.say("seal", Fail, in, "an hour began between the end of the slot and its reveal, and no seal pins it")
 			return
 		}
-		s.say("seal", Skipped, in, "it was revealed before the next hour began")
+		s.say("seal", Skipped, in, "it was revealed before the next hour that is sealed began")
 		return
 	}
 	in["hour"], in["salt"] = strconv.FormatUint(p.Hour, 10), p.Salt.String()

@@ -51,6 +51,8 @@ type life struct {
 	at       time.Time // of the reveal
 	sealed   time.Time // when the seal was made
 	root     domain.Hash
+	unpinned bool            // the reveal names no seal
+	over     time.Time       // when the consent was; zero while it is in force
 	public   []verify.Proven // records, without their proofs
 }
 
@@ -143,7 +145,7 @@ func lived(t *testing.T, p consent.Payload, shows task.Surface, nth int, lie fun
 	if l.root.IsZero() {
 		l.root = merkle.Root(leaves[:])
 	}
-	if l.revealed.Pinned.Path == nil {
+	if l.revealed.Pinned.Path == nil && !l.unpinned {
 		l.revealed.Pinned = shop.Pinned{
 			Hour: hour, Salt: seal.Salt(l.plan.Secret, hour, uint32(i)), Path: merkle.Path(leaves[:], seal.Index(hour, day, uint32(i))),
 		}
@@ -154,6 +156,9 @@ func lived(t *testing.T, p consent.Payload, shows task.Surface, nth int, lie fun
 	owner := publish(t, p)
 	owner["state"] = "active"
 	delete(owner, "revocation")
+	if !l.over.IsZero() {
+		owner["overAt"] = l.over
+	}
 	list, err := l.list.Bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -334,6 +339,36 @@ func TestShopLies(t *testing.T) {
 			r := shopReport(t, a)
 			if diff := cmp.Diff(tt.want, with(r, verify.Fail)); diff != "" || r.Verdict != verify.VerdictFail {
 				t.Errorf("verdict %s; what fails (-want +got):\n%s\n%+v", r.Verdict, diff, r.Checks)
+			}
+		})
+	}
+}
+
+// A task that is on its way when its consent comes to an end is pinned by the next seal like
+// any other: seals go on until the day is opened.
+func TestShopSealAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		unpinned bool
+		reveal   func(l *life) time.Time
+		want     verify.Status
+	}{
+		{"pinned behind the end", false, func(l *life) time.Time { return l.sealed.Add(time.Second) }, verify.Pass},
+		{"revealed behind an hour without a seal", true, func(l *life) time.Time { return l.sealed.Add(time.Second) }, verify.Fail},
+		{"revealed before the next hour", true, func(l *life) time.Time { return l.sealed.Add(-time.Second) }, verify.Skipped},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a, _ := honest(t, func(l *life) {
+				l.over, l.at, l.unpinned = l.sentAt.Add(100*time.Millisecond), tt.reveal(l), tt.unpinned
+			})
+			r, err := verify.Shop(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(with(r, tt.want), "seal") {
+				t.Errorf("Shop = %+v, want %s of seal", r.Checks, tt.want)
 			}
 		})
 	}

@@ -14,36 +14,41 @@ import (
 	"github.com/karatum/mystery/domain/merkle"
 )
 
-// How much of the log is read again before each signature. A log of up to
-// auditTiles · 256 leaves is read as a whole every time, a larger one from where the
-// signature before has stopped, so that everything has its turn.
+// How much is read at a time: tiles of 256 leaves each, and checkpoints.
 const (
 	auditTiles = 64
 	auditNotes = 64
 )
 
-// A sweep is how far the reading again has come.
-type sweep struct {
+// How much of what was signed before is read again with each signature, besides what is
+// new.
+const (
+	turnTiles = 4
+	turnNotes = 4
+)
+
+// A turn is how far the reading again of old things has come.
+type turn struct {
 	tile uint64 // of level 0
 	size uint64 // of the last checkpoint
 }
 
-// next reads again what is next in turn of the tree that r reads. The row of the tree
-// must be locked.
-func (s *sweep) next(ctx context.Context, tx pgx.Tx, v note.Verifier, h head, r tlog.HashReader) error {
-	tiles := tilesOf(h.size)
-	if s.tile >= tiles {
-		s.tile = 0
+// next reads again what is next in turn of the tree that r reads, of which the first
+// signed leaves were signed. The row of the tree must be locked.
+func (t *turn) next(ctx context.Context, tx pgx.Tx, v note.Verifier, h head, signed uint64, r tlog.HashReader) error {
+	old := signed / merkle.TileWidth
+	if t.tile >= old {
+		t.tile = 0
 	}
-	end := min(s.tile+auditTiles, tiles)
-	if err := auditTiles0(ctx, tx, h.size, s.tile, end); err != nil {
+	end := min(t.tile+turnTiles, old)
+	if err := auditTiles0(ctx, tx, h.size, t.tile, end); err != nil {
 		return err
 	}
-	last, err := auditCheckpoints(ctx, tx, v, r, h.size, s.size)
+	last, err := auditCheckpoints(ctx, tx, v, r, h.size, t.size, turnNotes)
 	if err != nil {
 		return err
 	}
-	s.tile, s.size = end, last
+	t.tile, t.size = end, last
 	return nil
 }
 
@@ -56,28 +61,33 @@ func Audit(ctx context.Context, pool *pgxpool.Pool) error {
 		if err != nil {
 			return err
 		}
-		if _, err := loadEdge(ctx, tx, h); err != nil {
-			return err
-		}
-		for from := uint64(0); from < tilesOf(h.size); from += auditTiles {
-			if err := auditTiles0(ctx, tx, h.size, from, min(from+auditTiles, tilesOf(h.size))); err != nil {
-				return err
-			}
-		}
-		if err := auditPublished(ctx, tx, h); err != nil || h.vkey == "" {
-			return err
-		}
-		v, err := verifier(h.vkey)
-		if err != nil {
-			return err
-		}
-		r := hashes(ctx, tx, h.tree())
-		for last := uint64(0); ; {
-			if last, err = auditCheckpoints(ctx, tx, v, r, h.size, last); err != nil || last == 0 {
-				return err
-			}
-		}
+		return audit(ctx, tx, h)
 	})
+}
+
+// audit reads the log with a head again. It must not change in tx.
+func audit(ctx context.Context, tx pgx.Tx, h head) error {
+	if _, err := loadEdge(ctx, tx, h); err != nil {
+		return err
+	}
+	for from := uint64(0); from < tilesOf(h.size); from += auditTiles {
+		if err := auditTiles0(ctx, tx, h.size, from, min(from+auditTiles, tilesOf(h.size))); err != nil {
+			return err
+		}
+	}
+	if err := auditPublished(ctx, tx, h); err != nil || h.vkey == "" {
+		return err
+	}
+	v, err := verifier(h.vkey)
+	if err != nil {
+		return err
+	}
+	r := hashes(ctx, tx, h.tree())
+	for last := uint64(0); ; {
+		if last, err = auditCheckpoints(ctx, tx, v, r, h.size, last, auditNotes); err != nil || last == 0 {
+			return err
+		}
+	}
 }
 
 // auditPublished returns an [ErrDamaged] unless everything that was published was
@@ -180,13 +190,13 @@ func hashesBelow(ctx context.Context, q querier, id merkle.TileID, width uint64)
 	return below, nil
 }
 
-// auditCheckpoints checks some checkpoints behind the one of size after: that they are
+// auditCheckpoints checks limit checkpoints behind the one of size after: that they are
 // signed, that their root is that of the tree at their size, and that what was
 // published is the same. It returns the size of the last one, 0 if there is none left.
-func auditCheckpoints(ctx context.Context, q querier, v note.Verifier, r tlog.HashReader, size, after uint64) (last uint64, err error) {
+func auditCheckpoints(ctx context.Context, q querier, v note.Verifier, r tlog.HashReader, size, after uint64, limit int) (last uint64, err error) {
 	rows, err := q.Query(ctx, `
 		select c.size, c.root, c.note, p.note from tree_checkpoints c left join tree_published p using (size)
-		where c.size > $1 order by c.size limit $2`, after, auditNotes)
+		where c.size > $1 order by c.size limit $2`, after, limit)
 	if err != nil {
 		return 0, fmt.Errorf("read the checkpoints: %w", err)
 	}
@@ -221,7 +231,7 @@ func auditCheckpoints(ctx context.Context, q querier, v note.Verifier, r tlog.Ha
 		}
 		last = c.size
 	}
-	if len(list) < auditNotes {
+	if len(list) < limit {
 		return 0, nil
 	}
 	return last, nil

@@ -49,6 +49,11 @@ func loadLeaves(ctx context.Context, q querier, sql string, args ...any) ([]Leaf
 	if err != nil {
 		return nil, fmt.Errorf("read leaves: %w", err)
 	}
+	return scanLeaves(rows)
+}
+
+// scanLeaves reads rows of leaves, each of which agrees with itself.
+func scanLeaves(rows pgx.Rows) ([]Leaf, error) {
 	leaves, err := pgx.AppendRows([]Leaf{}, rows, scanLeaf)
 	if err != nil {
 		return nil, fmt.Errorf("read leaves: %w", err)

@@ -30,6 +30,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -74,14 +75,18 @@ func tree(size uint64, root domain.Hash) tlog.Tree {
 
 // lock reads the row of the tree, which then stays with tx until it ends.
 func lock(ctx context.Context, tx pgx.Tx) (h head, err error) {
+	return readHead(ctx, tx, ` for update`)
+}
+
+func readHead(ctx context.Context, tx pgx.Tx, locking string) (h head, err error) {
 	var root []byte
-	err = tx.QueryRow(ctx, `select coalesce(vkey, ''), position, size, root from tree_head for update`).
+	err = tx.QueryRow(ctx, `select coalesce(vkey, ''), position, size, root from tree_head`+locking).
 		Scan(&h.vkey, &h.position, &h.size, &root)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return h, damaged("the head of the tree is missing")
 	case err != nil:
-		return h, fmt.Errorf("lock the tree: %w", err)
+		return h, fmt.Errorf("read the head of the tree: %w", err)
 	}
 	h.root = domain.Hash(root) // 32 bytes by a constraint of the table, like all hashes
 	return h, nil
@@ -127,7 +132,11 @@ func loadTiles(ctx context.Context, q querier, ids []merkle.TileID) (map[merkle.
 	if err != nil {
 		return nil, fmt.Errorf("read tiles: %w", err)
 	}
-	tiles := make(map[merkle.TileID][]byte, len(ids))
+	return scanTiles(rows)
+}
+
+func scanTiles(rows pgx.Rows) (map[merkle.TileID][]byte, error) {
+	tiles := make(map[merkle.TileID][]byte)
 	var id merkle.TileID
 	var hashes []byte
 	if _, err := pgx.ForEachRow(rows, []any{&id.Level, &id.Index, &hashes}, func() error {
@@ -143,44 +152,64 @@ func loadTiles(ctx context.Context, q querier, ids []merkle.TileID) (map[merkle.
 // hashes returns a reader of the hashes of a tree that checks every tile against the
 // root. What it returns is good for ctx only.
 func hashes(ctx context.Context, q querier, t tlog.Tree) tlog.HashReader {
+	return (&tileReader{ctx: ctx, q: q}).hashes(t)
+}
+
+// A tileReader is a [tlog.TileReader] that reads each tile once.
+type tileReader struct {
+	ctx  context.Context //nolint:containedctx // the interface has none
+	q    querier
+	kept map[merkle.TileID][]byte
+	err  error // of the database, in the last call
+}
+
+// hashes returns a reader as [hashes] does.
+func (r *tileReader) hashes(t tlog.Tree) tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		r := &tileReader{ctx: ctx, q: q}
 		found, err := tlog.TileHashReader(t, r).ReadHashes(indexes)
 		if err != nil && r.err == nil {
 			return nil, damaged("the tiles of the tree of %d leaves: %w", t.N, err)
 		}
-		return found, errors.Join(r.err, err)
+		return found, err
 	})
-}
-
-// A tileReader is a [tlog.TileReader] for one call.
-type tileReader struct {
-	ctx context.Context //nolint:containedctx // the interface has none
-	q   querier
-	err error // of the database
 }
 
 func (r *tileReader) Height() int { return 8 }
 
 func (r *tileReader) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	ids := make([]merkle.TileID, len(tiles))
+	var missing []merkle.TileID
 	for i, t := range tiles {
 		ids[i] = merkle.TileID{Level: t.L, Index: uint64(t.N)} //nolint:gosec // not negative
+		if _, ok := r.kept[ids[i]]; !ok {
+			missing = append(missing, ids[i])
+		}
 	}
-	stored, err := loadTiles(r.ctx, r.q, ids)
-	if err != nil {
-		r.err = err
-		return nil, err
+	r.err = nil
+	if len(missing) > 0 {
+		var stored map[merkle.TileID][]byte
+		if stored, r.err = loadTiles(r.ctx, r.q, missing); r.err != nil {
+			return nil, r.err
+		}
+		r.keep(stored)
 	}
 	data := make([][]byte, len(tiles))
 	for i, t := range tiles {
-		hashes := stored[ids[i]]
+		hashes := r.kept[ids[i]]
 		if len(hashes) < t.W*tlog.HashSize {
 			return nil, fmt.Errorf("%s has %d hashes, and must have %d", ids[i], len(hashes)/tlog.HashSize, t.W)
 		}
 		data[i] = hashes[:t.W*tlog.HashSize] // tiles only grow, so this is how it was
 	}
 	return data, nil
+}
+
+// keep adds tiles to those that are not read again.
+func (r *tileReader) keep(tiles map[merkle.TileID][]byte) {
+	if r.kept == nil {
+		r.kept = make(map[merkle.TileID][]byte)
+	}
+	maps.Copy(r.kept, tiles)
 }
 
 func (r *tileReader) SaveTiles([]tlog.Tile, [][]byte) {}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
+	"github.com/karatum/mystery/domain/merkle"
 )
 
 // A Publisher signs checkpoints of the tree and publishes them. Several may work on
@@ -36,7 +37,10 @@ type Publisher struct {
 	Quorum    int
 
 	mu      sync.Mutex // one call of Publish at a time
-	sweep   sweep
+	audited bool       // by this process, which knows nothing of what was before it
+	broken  error      // what the audit found
+	auditAt time.Time  // when it is tried again
+	turn    turn
 	known   map[string]uint64 // sizes that witnesses have cosigned, by their id
 	askAt   time.Time         // when witnesses are asked again, after they were too few
 	askedOf uint64            // for the checkpoint of this size
@@ -50,8 +54,9 @@ const askAgain = 30 * time.Second
 // signed if enough witnesses cosign it; otherwise it returns [domain.ErrUnavailable].
 //
 // Before it signs it reads back what it signs: the edge of the tree, that it continues
-// the last signed one, its newest leaves, and in turns everything else. On any
-// contradiction nothing is signed and the error matches [ErrDamaged].
+// the last signed one, and every leaf that is new. Before the first time it reads the
+// whole log, and from then on, as it was all read before it was signed, some of the rest
+// in turns. On any contradiction nothing is signed and the error matches [ErrDamaged].
 func (p *Publisher) Publish(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,33 +104,22 @@ func (p *Publisher) sign(ctx context.Context) error {
 	if last, err := lastSigned(ctx, p.Pool); err != nil || !p.due(last, now) {
 		return err
 	}
+	if err := p.audit(ctx, now); err != nil {
+		return err
+	}
 	return pgx.BeginFunc(ctx, p.Pool, func(tx pgx.Tx) error {
 		h, err := lock(ctx, tx)
 		if err != nil {
 			return err
 		}
-		v, err := verifier(h.vkey)
-		if err != nil {
+		v, last, err := standsOn(ctx, tx, h)
+		if err != nil || !p.due(last, now) { // another process may have signed meanwhile
 			return err
 		}
-		last, err := lastSigned(ctx, tx) // another process may have signed meanwhile
-		if err != nil || !p.due(last, now) {
-			return err
-		}
-		if last.size > 0 {
-			if err := openNote(v, last.note, last.size, last.root); err != nil {
-				return err
-			}
-		}
-		switch {
-		case h.size < last.size:
-			return damaged("%d leaves were signed, and the tree has %d", last.size, h.size)
-		case h.size == last.size && last.size > 0 && h.root != last.root:
-			return damaged("the tree of %d leaves was signed with the root %s, and has %s", h.size, last.root, h.root)
-		case h.size == last.size:
+		if h.size == last.size {
 			return nil // nothing is new
 		}
-		next := p.sweep
+		next := p.turn
 		if err := continues(ctx, tx, v, h, last, &next); err != nil {
 			return err
 		}
@@ -138,14 +132,58 @@ func (p *Publisher) sign(ctx context.Context) error {
 		}
 		_, err = tx.Exec(ctx, `insert into tree_checkpoints (size, root, note, signed_at) values ($1, $2, $3, $4)`,
 			h.size, h.root[:], signed, now)
-		p.sweep = next
+		p.turn = next
 		return err
 	})
 }
 
+// audit reads the whole log, once, while it goes on growing: what is added meanwhile is
+// new when it is signed. What is found stands until the next checkpoint would be due.
+func (p *Publisher) audit(ctx context.Context, now time.Time) error {
+	if p.audited || p.broken != nil && now.Before(p.auditAt) {
+		return p.broken
+	}
+	err := pgx.BeginTxFunc(ctx, p.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		h, err := readHead(ctx, tx, "")
+		if err != nil {
+			return err
+		}
+		if _, _, err := standsOn(ctx, tx, h); err != nil {
+			return err
+		}
+		return audit(ctx, tx, h)
+	})
+	p.audited, p.broken = err == nil, nil
+	if errors.Is(err, ErrDamaged) {
+		p.broken, p.auditAt = err, now.Truncate(p.Every).Add(p.Every)
+	}
+	return err
+}
+
+// standsOn returns the key of the log and what was signed last, which the head must be
+// no less than.
+func standsOn(ctx context.Context, tx pgx.Tx, h head) (v note.Verifier, last signed, err error) {
+	if v, err = verifier(h.vkey); err != nil {
+		return v, last, err
+	}
+	if last, err = lastSigned(ctx, tx); err != nil || last.size == 0 {
+		return v, last, err
+	}
+	if err := openNote(v, last.note, last.size, last.root); err != nil {
+		return v, last, err
+	}
+	switch {
+	case h.size < last.size:
+		return v, last, damaged("%d leaves were signed, and the tree has %d", last.size, h.size)
+	case h.size == last.size && h.root != last.root:
+		return v, last, damaged("the tree of %d leaves was signed with the root %s, and has %s", h.size, last.root, h.root)
+	}
+	return v, last, nil
+}
+
 // continues checks that the tree continues the one that was signed last and is what
 // its leaves make of it.
-func continues(ctx context.Context, tx pgx.Tx, v note.Verifier, h head, last signed, s *sweep) error {
+func continues(ctx context.Context, tx pgx.Tx, v note.Verifier, h head, last signed, t *turn) error {
 	if _, err := loadEdge(ctx, tx, h); err != nil {
 		return err
 	}
@@ -160,10 +198,10 @@ func continues(ctx context.Context, tx pgx.Tx, v note.Verifier, h head, last sig
 			return damaged("the tree of %d leaves does not continue the signed one of %d: %w", h.size, last.size, err)
 		}
 	}
-	if err := readBack(ctx, tx, h, h.size-last.size); err != nil {
+	if err := auditTiles0(ctx, tx, h.size, last.size/merkle.TileWidth, tilesOf(h.size)); err != nil {
 		return err
 	}
-	return s.next(ctx, tx, v, h, r)
+	return t.next(ctx, tx, v, h, last.size, r)
 }
 
 // release publishes the last signed checkpoint.

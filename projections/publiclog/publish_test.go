@@ -207,7 +207,7 @@ func TestTamperedTreeIsNeverSigned(t *testing.T) {
 		{"root of an old checkpoint", "tree_checkpoints", flip("root", "0"), "size = 67", "checkpoint of 67 leaves"},
 		{"note of an old checkpoint", "tree_checkpoints", flip("note", "30"), "size = 67", "checkpoint of 67 leaves"},
 		{"signature of the last checkpoint", "tree_checkpoints", flip("note", "length(note) - 10"), "size = 667", "checkpoint of 667 leaves"},
-		{"size of an old checkpoint", "tree_checkpoints", "size = 68", "size = 67", "checkpoint of 68 leaves"},
+		{"size of an old checkpoint", "tree_checkpoints", "size = 68", "size = 67", "not among the signed ones"},
 		{"size of the last checkpoint", "tree_checkpoints", "size = 100000", "size = 667", "100000 leaves"},
 		{"note of what was published", "tree_published", flip("note", "2"), "size = 667", "checkpoint of 667 leaves"},
 		{"another note published", "tree_published", "note = (select note from tree_published where size = 667)", "size = 67", "checkpoint of 67 leaves"},
@@ -269,27 +269,56 @@ func (w *world) restore(owner *pgx.Conn) {
 	}
 }
 
-// A log that is larger than what is read before each signature is read in turns.
-func TestEverythingIsReadAgainInTurns(t *testing.T) {
+// A process reads the whole log before it signs anything, then what is new, and all the
+// rest in turns.
+func TestEverythingIsReadAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.log.Now = nil
-	w.grow(30_000) // 20,000 leaves, 79 tiles
+	w.grow(12_000) // 8,000 leaves, 32 tiles
 	owner := tamper(t, w.pool)
-	if _, err := owner.Exec(t.Context(), `update tree_leaves set record = record || ' ' where index = 18000`); err != nil {
-		t.Fatal(err)
-	}
-	var found error
-	for range 2 {
+	publish := func(p *publiclog.Publisher) error {
 		w.add(3)
 		w.integrate()
 		w.pass(every)
-		if found = w.publisher.Publish(t.Context()); found != nil {
-			break
+		return p.Publish(t.Context())
+	}
+	fresh := func() *publiclog.Publisher {
+		return &publiclog.Publisher{Pool: w.pool, Signer: w.publisher.Signer, Every: every, Now: w.clock}
+	}
+	set := func(leaf int, set string) {
+		t.Helper()
+		if tag, err := owner.Exec(t.Context(), "update tree_leaves set record = "+set+" where index = $1", leaf); err != nil || tag.RowsAffected() != 1 {
+			t.Fatalf("%s, %v", tag, err)
 		}
 	}
-	if !errors.Is(found, publiclog.ErrDamaged) || !strings.Contains(found.Error(), "leaf 18000") {
-		t.Errorf("after two checkpoints: %v, want leaf 18000 found", found)
+	const change, back = `record || ' '`, `substring(record from 1 for length(record) - 1)`
+
+	w.add(600)
+	w.integrate()
+	set(8100, change) // new and unsigned
+	w.pass(every)
+	if err := w.publisher.Publish(t.Context()); !errors.Is(err, publiclog.ErrDamaged) || !strings.Contains(err.Error(), "leaf 8100") {
+		t.Errorf("Publish over a new leaf = %v, want leaf 8100", err)
+	}
+	set(8100, back)
+
+	set(5000, change) // read and signed long ago
+	begun := fresh()
+	if err := publish(begun); !errors.Is(err, publiclog.ErrDamaged) || !strings.Contains(err.Error(), "leaf 5000") {
+		t.Errorf("the first Publish of a process = %v, want leaf 5000", err)
+	}
+	var found error
+	rounds := 0
+	for ; found == nil && rounds < 12; rounds++ {
+		found = publish(w.publisher)
+	}
+	if !errors.Is(found, publiclog.ErrDamaged) || !strings.Contains(found.Error(), "leaf 5000") || rounds < 2 {
+		t.Errorf("after %d checkpoints: %v, want leaf 5000 found", rounds, found)
+	}
+	set(5000, back)
+	if err := publish(begun); err != nil {
+		t.Errorf("put right: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -41,40 +42,62 @@ func (r Reader) Head(ctx context.Context) (h Head, err error) {
 // A view is the log as of one checkpoint, in one snapshot.
 type view struct {
 	Head
-	tx pgx.Tx
+	q querier
 }
 
-// snapshot runs f on the latest published checkpoint.
-func (r Reader) snapshot(ctx context.Context, f func(view) error) error {
-	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, r.Pool, o, func(tx pgx.Tx) error {
-		h, err := latest(ctx, tx)
-		if err != nil {
-			return err
-		}
-		return f(view{h, tx})
-	})
-}
-
-func latest(ctx context.Context, q querier) (h Head, err error) {
-	var root []byte
-	err = q.QueryRow(ctx, `
+// snapshot runs f on the latest published checkpoint. Queries that ahead adds to the batch
+// which begins the snapshot are answered before, and cost no way to the server and back
+// of their own.
+func (r Reader) snapshot(ctx context.Context, f func(view) error, ahead ...func(*pgx.Batch)) (err error) {
+	conn, err := r.Pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Release() // which closes the connection if the transaction did not end
+	var b pgx.Batch
+	b.Queue(`begin isolation level repeatable read read only`)
+	var h Head
+	var none error
+	b.Queue(`
 		select p.size, c.root, p.note, coalesce(h.vkey, '')
 		from tree_published p join tree_checkpoints c using (size) cross join tree_head h
-		order by p.size desc limit 1`).Scan(&h.Size, &root, &h.Note, &h.Key)
+		order by p.size desc limit 1`).QueryRow(func(row pgx.Row) error {
+		none = h.scan(row)
+		return nil
+	})
+	for _, queue := range ahead {
+		queue(&b)
+	}
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		_, _ = conn.Exec(ctx, `rollback`) // err says more
+		return fmt.Errorf("read the latest checkpoint: %w", err)
+	}
+	if err = none; err == nil {
+		err = f(view{h, conn})
+	}
+	if _, end := conn.Exec(ctx, `commit`); err == nil && end != nil {
+		err = fmt.Errorf("end a snapshot: %w", end)
+	}
+	return err
+}
+
+// scan reads the row of the latest checkpoint.
+func (h *Head) scan(row pgx.Row) error {
+	var root []byte
+	err := row.Scan(&h.Size, &root, &h.Note, &h.Key)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return h, fmt.Errorf("no checkpoint has been published yet: %w", domain.ErrNotFound)
+		return fmt.Errorf("no checkpoint has been published yet: %w", domain.ErrNotFound)
 	}
 	if err != nil {
-		return h, fmt.Errorf("read the latest checkpoint: %w", err)
+		return fmt.Errorf("read the latest checkpoint: %w", err)
 	}
 	h.Root = domain.Hash(root)
 	v, err := verifier(h.Key)
 	if err != nil {
-		return h, err
+		return err
 	}
 	h.Origin = v.Name()
-	return h, openNote(v, h.Note, h.Size, h.Root)
+	return openNote(v, h.Note, h.Size, h.Root)
 }
 
 // noteAt returns the published checkpoint of a size, nil if there is none.
@@ -83,7 +106,7 @@ func (v view) noteAt(ctx context.Context, size uint64) (signed []byte, err error
 		return v.Note, nil
 	}
 	var root []byte
-	err = v.tx.QueryRow(ctx, `select c.root, p.note from tree_published p join tree_checkpoints c using (size) where size = $1`, size).
+	err = v.q.QueryRow(ctx, `select c.root, p.note from tree_published p join tree_checkpoints c using (size) where size = $1`, size).
 		Scan(&root, &signed)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -100,7 +123,7 @@ func (v view) noteAt(ctx context.Context, size uint64) (signed []byte, err error
 
 // proven returns leaves that were read, if all of them stand in the tree.
 func (v view) proven(ctx context.Context, leaves []Leaf) ([]Leaf, error) {
-	if err := inTree(hashes(ctx, v.tx, tree(v.Size, v.Root)), leaves); err != nil {
+	if err := inTree(hashes(ctx, v.q, tree(v.Size, v.Root)), leaves); err != nil {
 		return nil, err
 	}
 	return leaves, nil
@@ -116,7 +139,7 @@ func (r Reader) Leaves(ctx context.Context, from uint64, limit int) (leaves []Le
 			leaves = []Leaf{}
 			return nil
 		}
-		if leaves, err = loadRange(ctx, v.tx, from, end); err != nil {
+		if leaves, err = loadRange(ctx, v.q, from, end); err != nil {
 			return err
 		}
 		leaves, err = v.proven(ctx, leaves)
@@ -144,14 +167,14 @@ func (r Reader) Leaf(ctx context.Context, index uint64) (l Leaf, h Head, err err
 func (r Reader) Stream(ctx context.Context, s ledger.Stream, version uint64, limit int) (leaves []Leaf, h Head, err error) {
 	err = r.snapshot(ctx, func(v view) (err error) {
 		h = v.Head
-		leaves, err = loadLeaves(ctx, v.tx, `where stream = $1 and version >= $2 and index < $3 order by version limit $4`,
+		leaves, err = loadLeaves(ctx, v.q, `where stream = $1 and version >= $2 and index < $3 order by version limit $4`,
 			string(s), version, h.Size, limit)
 		if err != nil {
 			return err
 		}
 		if len(leaves) == 0 {
 			var exists bool
-			err := v.tx.QueryRow(ctx, `select exists (select from tree_leaves where stream = $1 and index < $2)`, string(s), h.Size).Scan(&exists)
+			err := v.q.QueryRow(ctx, `select exists (select from tree_leaves where stream = $1 and index < $2)`, string(s), h.Size).Scan(&exists)
 			if err == nil && !exists {
 				err = fmt.Errorf("the log has no stream %s: %w", s, domain.ErrNotFound)
 			}
@@ -180,6 +203,29 @@ func (r Reader) Inclusion(ctx context.Context, index, size uint64) (p Inclusion,
 	if size > 0 && index >= size {
 		return p, h, fmt.Errorf("there is no leaf %d among the first %d: %w", index, size, domain.ErrInvalid)
 	}
+	var leaves []Leaf
+	tiles := new(tileReader)
+	var unread error
+	ahead := func(b *pgx.Batch) {
+		index := min(index, math.MaxInt64) // as the database has it; it is refused below
+		b.Queue(`select `+leafColumns+` from tree_leaves where index = $1`, index).Query(func(rows pgx.Rows) (err error) {
+			leaves, unread = scanLeaves(rows)
+			return nil
+		})
+		// Those above the leaf and those of the right edge, which lead to the latest
+		// checkpoint. What an earlier one needs besides is read when it is asked for.
+		b.Queue(`
+			select t.level, t.n, t.hashes
+			from (select max(size) as size from tree_published) p cross join generate_series(0, 7) l
+			cross join unnest(array[$1::bigint >> 8 * (l + 1), p.size >> 8 * (l + 1)]) n
+			join tree_tiles t on t.level = l::smallint and t.n = n.n
+			where p.size >> 8 * l > 0`, index).Query(func(rows pgx.Rows) error {
+			stored, err := scanTiles(rows)
+			tiles.keep(stored)
+			unread = errors.Join(unread, err)
+			return nil
+		})
+	}
 	err = r.snapshot(ctx, func(v view) (err error) {
 		h = v.Head
 		if p.Size = size; size == 0 {
@@ -188,13 +234,21 @@ func (r Reader) Inclusion(ctx context.Context, index, size uint64) (p Inclusion,
 		if p.Size > h.Size || index >= h.Size {
 			return fmt.Errorf("the log has %d records so far: %w", h.Size, domain.ErrNotFound)
 		}
-		if p.Leaf, err = loadLeaf(ctx, v.tx, index); err != nil {
-			return err
+		switch {
+		case unread != nil:
+			return unread
+		case len(leaves) == 0:
+			return damaged("leaf %d is missing", index)
 		}
-		if p.Root, err = v.rootAt(ctx, p.Size); err != nil {
-			return err
+		p.Leaf = leaves[0]
+		tiles.ctx, tiles.q = ctx, v.q
+		reader := tiles.hashes(tree(h.Size, h.Root))
+		if p.Root = h.Root; p.Size < h.Size {
+			if p.Root, err = rootAt(reader, p.Size); err != nil {
+				return err
+			}
 		}
-		if p.Path, err = inclusion(hashes(ctx, v.tx, tree(h.Size, h.Root)), index, p.Size); err != nil {
+		if p.Path, err = inclusion(reader, index, p.Size); err != nil {
 			return err
 		}
 		if err := merkle.VerifyPath(p.Leaf.Hash, index, p.Size, p.Path, p.Root); err != nil {
@@ -202,7 +256,7 @@ func (r Reader) Inclusion(ctx context.Context, index, size uint64) (p Inclusion,
 		}
 		p.Note, err = v.noteAt(ctx, p.Size)
 		return err
-	})
+	}, ahead)
 	return p, h, err
 }
 
@@ -211,14 +265,14 @@ func (v view) rootAt(ctx context.Context, size uint64) (domain.Hash, error) {
 	if size == v.Size {
 		return v.Root, nil
 	}
-	return rootAt(hashes(ctx, v.tx, tree(v.Size, v.Root)), size)
+	return rootAt(hashes(ctx, v.q, tree(v.Size, v.Root)), size)
 }
 
 // Find returns the record that hash is of, as an entry or as a leaf of the tree; nil if
 // the latest published checkpoint covers none, or if nothing is published yet.
 func (r Reader) Find(ctx context.Context, hash domain.Hash) (l *Leaf, err error) {
 	err = r.snapshot(ctx, func(v view) error {
-		found, err := loadLeaves(ctx, v.tx,
+		found, err := loadLeaves(ctx, v.q,
 			`where (hash = $1 or sha256('\x00'::bytea || hash) = $1) and index < $2 order by index limit 1`, hash[:], v.Size)
 		if err != nil || len(found) == 0 {
 			return err
@@ -272,7 +326,7 @@ func (r Reader) Consistency(ctx context.Context, from, to uint64) (p Consistency
 		if p.ToRoot, err = v.rootAt(ctx, p.To); err != nil {
 			return err
 		}
-		if p.Path, err = consistency(hashes(ctx, v.tx, tree(h.Size, h.Root)), p.From, p.To); err != nil {
+		if p.Path, err = consistency(hashes(ctx, v.q, tree(h.Size, h.Root)), p.From, p.To); err != nil {
 			return err
 		}
 		p.Note, err = v.noteAt(ctx, p.To)
@@ -293,7 +347,7 @@ func (r Reader) Tile(ctx context.Context, t Tile) (data []byte, err error) {
 	err = r.snapshot(ctx, func(v view) error {
 		needed := nodes <= v.Size>>(8*t.Level)
 		if needed && t.Width < 1<<8 {
-			err := v.tx.QueryRow(ctx, `select exists (select from tree_published where size >= $1 and size < $2)`,
+			err := v.q.QueryRow(ctx, `select exists (select from tree_published where size >= $1 and size < $2)`,
 				nodes<<(8*t.Level), (nodes+1)<<(8*t.Level)).Scan(&needed)
 			if err != nil {
 				return fmt.Errorf("read the checkpoints: %w", err)
@@ -306,7 +360,7 @@ func (r Reader) Tile(ctx context.Context, t Tile) (data []byte, err error) {
 			data, err = v.entries(ctx, nodes-uint64(t.Width), nodes) //nolint:gosec // at most 256
 			return err
 		}
-		stored, err := loadTiles(ctx, v.tx, []merkle.TileID{t.TileID})
+		stored, err := loadTiles(ctx, v.q, []merkle.TileID{t.TileID})
 		if err != nil {
 			return err
 		}
@@ -322,7 +376,7 @@ func (r Reader) Tile(ctx context.Context, t Tile) (data []byte, err error) {
 
 // entries returns the bundle of the entries from one index up to another.
 func (v view) entries(ctx context.Context, from, to uint64) (bundle []byte, err error) {
-	leaves, err := loadRange(ctx, v.tx, from, to)
+	leaves, err := loadRange(ctx, v.q, from, to)
 	if err != nil {
 		return nil, err
 	}

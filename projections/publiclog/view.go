@@ -18,20 +18,20 @@ import (
 type View struct {
 	view
 
-	tiles *keptTiles
+	tiles *tileReader
 }
 
 // View calls f with the log as it is now. What f is given is good until it returns. View
 // returns [domain.ErrNotFound] as long as nothing is published.
 func (r Reader) View(ctx context.Context, f func(*View) error) error {
 	return r.snapshot(ctx, func(v view) error {
-		return f(&View{v, &keptTiles{tileReader: tileReader{ctx: ctx, q: v.tx}, kept: make(map[tlog.Tile][]byte)}})
+		return f(&View{v, &tileReader{ctx: ctx, q: v.q}})
 	})
 }
 
 // Stream returns all leaves of a stream, none if there is no such stream.
 func (v *View) Stream(ctx context.Context, s ledger.Stream) ([]Leaf, error) {
-	leaves, err := loadLeaves(ctx, v.tx, `where stream = $1 and index < $2 order by index`, string(s), v.Size)
+	leaves, err := loadLeaves(ctx, v.q, `where stream = $1 and index < $2 order by index`, string(s), v.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (v *View) Indexes(ctx context.Context, streams []ledger.Stream) ([]uint64, 
 	for i, s := range streams {
 		names[i] = string(s)
 	}
-	rows, err := v.tx.Query(ctx, `select index from tree_leaves where stream = any($1) and index < $2 order by index`, names, v.Size)
+	rows, err := v.q.Query(ctx, `select index from tree_leaves where stream = any($1) and index < $2 order by index`, names, v.Size)
 	if err != nil {
 		return nil, fmt.Errorf("read leaves: %w", err)
 	}
@@ -62,9 +62,9 @@ const provenPage = 200
 // indexes, which ascend.
 func (v *View) Proven(ctx context.Context, indexes []uint64) iter.Seq2[Inclusion, error] {
 	return func(yield func(Inclusion, error) bool) {
-		r := tlog.TileHashReader(tree(v.Size, v.Root), v.tiles)
+		r := v.tiles.hashes(tree(v.Size, v.Root))
 		for page := range slices.Chunk(indexes, provenPage) {
-			leaves, err := loadLeaves(ctx, v.tx, `where index = any($1) order by index`, page)
+			leaves, err := loadLeaves(ctx, v.q, `where index = any($1) order by index`, page)
 			if err == nil && len(leaves) != len(page) {
 				err = damaged("of %d leaves behind %d some are missing", len(page), page[0])
 			}
@@ -85,42 +85,10 @@ func (v *View) Proven(ctx context.Context, indexes []uint64) iter.Seq2[Inclusion
 func (v *View) prove(r tlog.HashReader, l Leaf) (p Inclusion, err error) {
 	p = Inclusion{Leaf: l, Size: v.Size, Root: v.Root, Note: v.Note}
 	if p.Path, err = inclusion(r, l.Index, v.Size); err != nil {
-		if v.tiles.err == nil {
-			err = damaged("the tiles of the tree of %d leaves: %w", v.Size, err)
-		}
 		return p, err
 	}
 	if err := merkle.VerifyPath(l.Hash, l.Index, v.Size, p.Path, v.Root); err != nil {
 		return p, damaged("%w", err)
 	}
 	return p, nil
-}
-
-// A keptTiles reads each tile once.
-type keptTiles struct {
-	tileReader
-
-	kept map[tlog.Tile][]byte
-}
-
-func (k *keptTiles) ReadTiles(tiles []tlog.Tile) (data [][]byte, err error) {
-	var missing []tlog.Tile
-	for _, t := range tiles {
-		if _, ok := k.kept[t]; !ok {
-			missing = append(missing, t)
-		}
-	}
-	if len(missing) > 0 {
-		if data, err = k.tileReader.ReadTiles(missing); err != nil {
-			return nil, err
-		}
-		for i, t := range missing {
-			k.kept[t] = data[i]
-		}
-	}
-	data = make([][]byte, len(tiles))
-	for i, t := range tiles {
-		data[i] = k.kept[t]
-	}
-	return data, nil
 }
