@@ -71,6 +71,7 @@ type noteBody struct {
 	Text     string      `json:"text" doc:"The reason in plain words."`
 	Count    int         `json:"count,omitempty" doc:"Of the skills, tools or tasks that it is about."`
 	Names    []string    `json:"names,omitempty" doc:"Of the first of these skills or tools, cut and escaped."`
+	Cause    string      `json:"cause,omitempty" example:"no_card" doc:"Of unread: the code with which the last reading failed, if it is known."`
 }
 
 type revocation struct {
@@ -253,7 +254,7 @@ func planOf(p projections.Plan) planBody {
 func notesOf(notes []plan.Note) []noteBody {
 	list := make([]noteBody, len(notes))
 	for i, n := range notes {
-		list[i] = noteBody{n.Endpoint, n.Reason, n.Reason.Sentence(), n.Count, n.Names}
+		list[i] = noteBody{n.Endpoint, n.Reason, n.Reason.Sentence(), n.Count, n.Names, n.Cause}
 	}
 	return list
 }

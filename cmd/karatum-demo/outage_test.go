@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -22,7 +26,7 @@ type fieldOutage struct {
 
 func (f *fieldOutage) Observe(ctx context.Context, kind task.Kind, url string, s agents.Sender) (task.Surface, agents.Target, error) {
 	if f.down(kind) {
-		return task.Surface{}, agents.Target{}, errors.New("no answer")
+		return task.Surface{}, agents.Target{}, &agents.Error{Outcome: task.Error, Code: agents.Transport, Reason: "no answer"}
 	}
 	return f.next.Observe(ctx, kind, url, s)
 }
@@ -54,6 +58,15 @@ func TestEndpointComesUpAfterPlanning(t *testing.T) {
 			s.days(t, 4.1)
 			s.history(t).check(t)
 			s.audit(t, consents)
+			for name, p := range consents {
+				first := opens(t, s, plan.ConsentID(p.Nonce))[0]
+				for i, e := range p.Endpoints {
+					note := plan.Note{Endpoint: consent.EndpointID(i), Reason: plan.Unread, Cause: agents.Transport}
+					if said := slices.ContainsFunc(first.Notes, func(n plan.Note) bool { return cmp.Equal(n, note) }); said != slices.Contains(kinds, e.Kind) {
+						t.Errorf("%s: the first day says %+v of the %s endpoint, which was down: %t", name, first.Notes, e.Kind, !said)
+					}
+				}
+			}
 		})
 	}
 }

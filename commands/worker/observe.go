@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,6 +141,7 @@ func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s 
 	ctx, cancel := context.WithTimeout(ctx, 2*w.deadline()) // its host may be at a task
 	defer cancel()
 	surface, target, err := w.Field.Observe(ctx, e.Kind, e.URL, s)
+	w.remember(e, err)
 	if err != nil {
 		if refused, ok := errors.AsType[*agents.Error](err); ok && refused.RetryAfter > 0 {
 			if err := w.rest(ctx, e.URL, refused.RetryAfter); err != nil {
@@ -164,6 +166,20 @@ func (w *Worker) look(ctx context.Context, ref agent.Ref, e consent.Endpoint, s 
 		return err
 	}
 	return w.Service.Agent(ctx, m, ref, agent.ObserveSurface{Kind: e.Kind, URL: e.URL, Surface: hash})
+}
+
+// remember keeps why the last reading of an endpoint failed: the code, or in its place
+// the outcome, of what is the agent's doing.
+func (w *Worker) remember(e consent.Endpoint, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.unread, e)
+	if failed, ok := errors.AsType[*agents.Error](err); ok {
+		if w.unread == nil {
+			w.unread = make(map[consent.Endpoint]string)
+		}
+		w.unread[e] = cmp.Or(failed.Code, string(failed.Outcome))
+	}
 }
 
 // rest leaves the host of an endpoint alone for as long as it asked: nothing is sent
@@ -203,7 +219,7 @@ func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (off
 		}
 		hash, ok := surfaceFor(history, e, until, day == p.FirstDay)
 		if !ok {
-			offers = append(offers, plan.Offer{ID: id, Unread: true})
+			offers = append(offers, plan.Offer{ID: id, Unread: true, Cause: w.causeOf(e)})
 			continue
 		}
 		_, body, err := w.Bodies.Get(ctx, surfaceKey(hash))
@@ -219,6 +235,14 @@ func (w *Worker) offers(ctx context.Context, p consent.Payload, day uint32) (off
 		targets[id] = s.Target
 	}
 	return offers, named, targets, nil
+}
+
+// causeOf returns why the last reading of an endpoint failed; "" if it did not, or this
+// worker did not see it.
+func (w *Worker) causeOf(e consent.Endpoint) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unread[e]
 }
 
 // surfaceFor returns the last surface of an endpoint before a moment, and for a

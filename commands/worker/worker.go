@@ -72,6 +72,7 @@ type Worker struct {
 	days   map[dayKey]*planned          // what is sealed and not opened yet
 	waits  map[string]shop.MissedReason // by shop: why it was not sent when it was due
 	flying map[string]bool              // shops that are being sent, with Async
+	unread map[consent.Endpoint]string  // endpoints whose last reading failed, and why
 	flight sync.WaitGroup
 	holder string // of leases
 }

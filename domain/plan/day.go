@@ -36,7 +36,7 @@ func (o Offer) eligible(skills []string, m Means) (e EligibleEndpoint, notes []N
 	case o.LeftOut:
 		return e, []Note{{Endpoint: o.ID, Reason: KindLeftOut}}
 	case o.Unread:
-		return e, []Note{{Endpoint: o.ID, Reason: Unread}}
+		return e, []Note{{Endpoint: o.ID, Reason: Unread, Cause: o.Cause}}
 	case len(s.Skills)+len(s.Tools)+len(s.Sales) == 0:
 		return e, []Note{{Endpoint: o.ID, Reason: NothingOffered}}
 	case s.Kind == task.X402 && !m.Pays:

@@ -92,8 +92,8 @@ func TestEligibleOf(t *testing.T) {
 		{name: "endpoints that show nothing", offers: []plan.Offer{{ID: "ep_0"}, {ID: "ep_1", Surface: task.Surface{Kind: task.MCP}}}, notes: []plan.Note{
 			{Endpoint: "ep_0", Reason: plan.NothingOffered}, {Endpoint: "ep_1", Reason: plan.NothingOffered},
 		}},
-		{name: "endpoints of which nothing is known", offers: []plan.Offer{{ID: "ep_0", LeftOut: true}, {ID: "ep_1", Unread: true}}, notes: []plan.Note{
-			{Endpoint: "ep_0", Reason: plan.KindLeftOut}, {Endpoint: "ep_1", Reason: plan.Unread},
+		{name: "endpoints of which nothing is known", offers: []plan.Offer{{ID: "ep_0", LeftOut: true}, {ID: "ep_1", Unread: true, Cause: "no_card"}}, notes: []plan.Note{
+			{Endpoint: "ep_0", Reason: plan.KindLeftOut}, {Endpoint: "ep_1", Reason: plan.Unread, Cause: "no_card"},
 		}},
 		{name: "a skill without an id", offers: []plan.Offer{{ID: "ep_0", Surface: task.Surface{Kind: task.A2A, Skills: []task.Skill{
 			{Name: "Percentages"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/shop"
@@ -19,6 +20,7 @@ type Note struct {
 	Reason   Reason   `json:"reason"`
 	Count    int      `json:"count,omitempty"` // of the skills, tools or tasks that it is about
 	Names    []string `json:"names,omitempty"` // of the first of these skills or tools, made tame
+	Cause    string   `json:"cause,omitempty"` // of Unread: the code with which the last reading failed, if it is known
 }
 
 // A Reason is why something was not shopped: one of [Reasons].
@@ -174,10 +176,16 @@ func (n Note) check() error {
 		named = 0
 	}
 	if counts := about == ofEntries || about == ofTasks; (n.Endpoint == "") != (about == ofDay || about == ofTasks) ||
-		(n.Count > 0) != counts || n.Count < 0 || len(n.Names) != named || slices.ContainsFunc(n.Names, wild) {
+		(n.Count > 0) != counts || n.Count < 0 || len(n.Names) != named || slices.ContainsFunc(n.Names, wild) ||
+		n.Cause != "" && (n.Reason != Unread || !isCode(n.Cause)) {
 		return fmt.Errorf("the note %q does not say what it is about as it should: %w", n.Reason, domain.ErrInvalid)
 	}
 	return nil
+}
+
+// isCode reports whether s is a code such as no_card, timeout or -32601.
+func isCode(s string) bool {
+	return len(s) <= 32 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-' })
 }
 
 // wild reports whether a name is not one that noteOn makes.

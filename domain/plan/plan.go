@@ -184,8 +184,9 @@ type Offer struct {
 	ID      string // ep_0, ep_1, …
 	Surface task.Surface
 
-	LeftOut bool // its kind is not in scope
-	Unread  bool // it showed nothing in time
+	LeftOut bool   // its kind is not in scope
+	Unread  bool   // it showed nothing in time
+	Cause   string // of that, as far as it is known: a code
 }
 
 // Means is what the operator is able to do besides asking.

@@ -60,6 +60,12 @@ func TestDecide(t *testing.T) {
 				plan.Note{Reason: "no_plan"}, plan.Note{Reason: "host_busy", Count: 2},
 			)},
 		},
+		{
+			Name: "open with the cause of a failed reading", When: open(noting(plan.Note{Endpoint: "ep_0", Reason: "unread", Cause: "-32601"})),
+			Then: events{noting(plan.Note{Endpoint: "ep_0", Reason: "unread", Cause: "-32601"})},
+		},
+		{Name: "open with a cause that is no code", When: open(noting(plan.Note{Endpoint: "ep_0", Reason: "unread", Cause: "<no card>"})), Err: domain.ErrInvalid},
+		{Name: "open with the cause of nothing", When: open(noting(plan.Note{Reason: "no_plan", Cause: "no_card"})), Err: domain.ErrInvalid},
 		{Name: "open with a reason of no list", When: open(noting(plan.Note{Endpoint: "ep_0", Reason: "boredom"})), Err: domain.ErrInvalid},
 		{Name: "open with an endpoint that is not named", When: open(noting(plan.Note{Reason: "unread"})), Err: domain.ErrInvalid},
 		{Name: "open with skills that are not named", When: open(noting(plan.Note{Endpoint: "ep_0", Reason: "no_task", Count: 1})), Err: domain.ErrInvalid},
