@@ -45,6 +45,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/karatum/mystery/chain/eas"
+	"github.com/karatum/mystery/chain/node"
 	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/batch"
@@ -77,9 +78,10 @@ type Attester struct {
 	Rand io.Reader        // of command ids
 	Log  *slog.Logger
 
-	mu     sync.Mutex // of one step at a time
-	status Status
-	holder string // of the lease
+	mu       sync.Mutex // of one step at a time
+	status   Status
+	holder   string // of the lease
+	examined bool   // nothing was missing
 }
 
 // A Ledger carries out commands on batches and tells where they stand.
@@ -318,8 +320,15 @@ func (a *Attester) attest(ctx context.Context) error {
 		return err
 	}
 	n, last, err := a.Reads.BatchNumbers(ctx)
-	if err != nil || n == 0 {
+	switch {
+	case err != nil:
 		return err
+	case n == 0 && !a.examined: // what is missing is told before it is needed
+		_, err := a.Examine(ctx)
+		a.examined = err == nil
+		return err
+	case n == 0:
+		return nil
 	}
 	for ; n <= last; n++ {
 		if err := a.carryOn(ctx, n); err != nil {
@@ -336,6 +345,16 @@ func (a *Attester) state(ctx context.Context, n uint64) (*batch.State, error) {
 	}
 	s, err := a.Ledger.BatchState(ctx, n)
 	return &s, err
+}
+
+// on puts questions to one node, see [rpc.Client.On]. Nodes of another chain stop
+// everything.
+func (a *Attester) on(ctx context.Context, do func(ctx context.Context, n *node.Client, head node.Block) error, final ...error) error {
+	err := a.Chain.On(ctx, do, final...)
+	if errors.Is(err, rpc.ErrWrongChain) {
+		return stopped("%s; set MYSTERY_RPC_%d to nodes of that chain", domain.Sentence(err), a.Chain.Chain())
+	}
+	return err
 }
 
 // record carries out a command. Each has an id of its own: a batch may be dropped, and

@@ -18,6 +18,7 @@ import (
 	"github.com/karatum/mystery/chain/contracts"
 	"github.com/karatum/mystery/chain/devchain"
 	"github.com/karatum/mystery/chain/eas"
+	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/batch"
 )
@@ -287,6 +288,17 @@ func TestStops(t *testing.T) {
 		{"a chain without a registry", func(_ *testing.T, _ *world, _ *devchain.Chain, a *attester.Attester) {
 			a.EAS.Registry = common.Address{1}
 		}, "no contract at"},
+		{"another contract than EAS", func(_ *testing.T, w *world, _ *devchain.Chain, a *attester.Attester) {
+			a.EAS.EAS = w.eas.Registry
+		}, "is not EAS"},
+		{"another registry than that of EAS", func(_ *testing.T, w *world, _ *devchain.Chain, a *attester.Attester) {
+			a.EAS.Registry = w.eas.EAS
+		}, "has its schemas in the registry"},
+		{"nodes of another chain", func(t *testing.T, w *world, _ *devchain.Chain, a *attester.Attester) {
+			t.Helper()
+			a.Chain = rpc.New(5, w.config, w.nodes()...)
+			t.Cleanup(a.Chain.Close)
+		}, "serves chain 84532 and not 5"},
 		{"a resolver that is not there", func(_ *testing.T, _ *world, _ *devchain.Chain, a *attester.Attester) {
 			a.Resolver = common.Address{1}
 		}, "where the resolver should be"},
@@ -437,6 +449,14 @@ func TestExamine(t *testing.T) {
 	a.Key = attester.NewKey(keyOf(9))
 	if _, err := a.Examine(t.Context()); !errors.Is(err, attester.ErrStopped) {
 		t.Errorf("Examine without funds = %v, want ErrStopped", err)
+	}
+	if err := a.Step(t.Context()); !errors.Is(err, attester.ErrStopped) || a.Status().State != attester.Stopped {
+		t.Errorf("Step without commits and without funds = %v, and the state is %s, want ErrStopped and %s", err, a.Status().State, attester.Stopped)
+	}
+	a.Key = attester.NewKey(w.key)
+	w.step(a)
+	if got := a.Status(); got.State != attester.Well {
+		t.Errorf("Status = %+v, want %s", got, attester.Well)
 	}
 	if len(w.signed) > 0 {
 		t.Error("something was signed")

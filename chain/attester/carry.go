@@ -106,7 +106,7 @@ func (a *Attester) account(s *batch.State) common.Address {
 
 // look returns what the chain shows of a batch. All of it comes from one node.
 func (a *Attester) look(ctx context.Context, s *batch.State) (v batch.View, err error) {
-	err = a.Chain.On(ctx, func(ctx context.Context, n *node.Client, head node.Block) error {
+	err = a.on(ctx, func(ctx context.Context, n *node.Client, head node.Block) error {
 		v = batch.View{Now: a.Now(), Head: head.Number}
 		if s.Attested != nil {
 			return a.lookAfter(ctx, n, s, &v)
@@ -220,7 +220,7 @@ func (a *Attester) attestation(
 // one. It is asked before a first transaction is signed.
 func (a *Attester) adopt(ctx context.Context, s, before *batch.State) (adopted bool, err error) {
 	var found []batch.Submitted
-	err = a.Chain.On(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
+	err = a.on(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
 		found, err = a.search(ctx, n, head, s, before)
 		return err
 	}, ErrStopped)

@@ -80,7 +80,7 @@ func (a *Attester) create(ctx context.Context, interval time.Duration, code []by
 	}
 	for {
 		var receipt *types.Receipt
-		err := a.Chain.On(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
+		err := a.on(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
 			receipt, err = n.Receipt(ctx, common.Hash(t.Hash))
 			if receipt != nil && receipt.BlockNumber.Uint64()+a.Policy.Confirmations > head.Number {
 				receipt = nil
@@ -109,7 +109,7 @@ func (a *Attester) create(ctx context.Context, interval time.Duration, code []by
 // is stored.
 func (a *Attester) creation(ctx context.Context, code []byte) (Transaction, error) {
 	var nonce uint64
-	err := a.Chain.On(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
+	err := a.on(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
 		nonce, err = n.NonceAt(ctx, a.Key.Address(), head)
 		return err
 	})

@@ -76,7 +76,7 @@ func (a *Attester) latest(ctx context.Context, s *batch.State) (t Transaction, o
 // send hands a transaction to a node. That its nonce is taken, or that the node has one
 // that pays more, is for the chain to show when it is looked at again.
 func (a *Attester) send(ctx context.Context, t Transaction) error {
-	err := a.Chain.On(ctx, func(ctx context.Context, n *node.Client, _ node.Block) error {
+	err := a.on(ctx, func(ctx context.Context, n *node.Client, _ node.Block) error {
 		return n.Send(ctx, t.Raw)
 	}, node.ErrNonceTooLow, node.ErrUnderpriced, node.ErrFunds)
 	switch {
@@ -101,7 +101,7 @@ func (a *Attester) sign(ctx context.Context, n, nonce uint64, to *common.Address
 		base, tip, balance *big.Int
 		gas                uint64
 	)
-	err = a.Chain.On(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
+	err = a.on(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
 		if base, tip, err = n.Fees(ctx); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (a *Attester) prepare(ctx context.Context) error {
 		registered bool
 		nonce      uint64
 	)
-	err := a.Chain.On(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
+	err := a.on(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
 		if registered, err = a.registered(ctx, n, head); err != nil || registered {
 			return err
 		}
@@ -187,13 +187,17 @@ func (a *Attester) prepare(ctx context.Context) error {
 }
 
 // registered reports whether the registry knows the schema, behind a block. Without the
-// contracts it stops.
+// contracts, or with others in their place, it stops.
 func (a *Attester) registered(ctx context.Context, n *node.Client, at node.Block) (bool, error) {
 	for _, c := range []struct {
-		name    string
-		address common.Address
-		needed  bool
-	}{{"EAS", a.EAS.EAS, true}, {"schema registry", a.EAS.Registry, true}, {"resolver", a.Resolver, a.Resolver != common.Address{}}} {
+		name, setting string
+		address       common.Address
+		needed        bool
+	}{
+		{"EAS", "MYSTERY_ATTEST_EAS", a.EAS.EAS, true},
+		{"the schema registry", "MYSTERY_ATTEST_REGISTRY", a.EAS.Registry, true},
+		{"the resolver", "MYSTERY_ATTEST_RESOLVER", a.Resolver, a.Resolver != common.Address{}},
+	} {
 		if !c.needed {
 			continue
 		}
@@ -202,8 +206,19 @@ func (a *Attester) registered(ctx context.Context, n *node.Client, at node.Block
 			return false, err
 		}
 		if len(code) == 0 {
-			return false, stopped("chain %d has no contract at %s, where the %s should be", a.Chain.Chain(), c.address, c.name)
+			return false, stopped("chain %d has no contract at %s, where %s should be; set %s to its address", a.Chain.Chain(), c.address, c.name, c.setting)
 		}
+	}
+	registry, err := eas.RegistryOf(ctx, caller(n, at), a.EAS.EAS)
+	if _, gaveUp := refused(err); gaveUp {
+		return false, stopped("what is at %s on chain %d is not EAS; set MYSTERY_ATTEST_EAS to its address", a.EAS.EAS, a.Chain.Chain())
+	}
+	if err != nil {
+		return false, err
+	}
+	if registry != a.EAS.Registry {
+		return false, stopped("EAS at %s on chain %d has its schemas in the registry at %s and not in %s; set MYSTERY_ATTEST_REGISTRY to that address",
+			a.EAS.EAS, a.Chain.Chain(), registry, a.EAS.Registry)
 	}
 	ok, err := eas.Registered(ctx, caller(n, at), a.EAS.Registry, a.Resolver)
 	if errors.Is(err, eas.ErrSchema) {
@@ -254,7 +269,7 @@ func (a *Attester) Examine(ctx context.Context) (found string, err error) {
 		registered bool
 		balance    *big.Int
 	)
-	err = a.Chain.On(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
+	err = a.on(ctx, func(ctx context.Context, n *node.Client, head node.Block) (err error) {
 		if registered, err = a.registered(ctx, n, head); err != nil {
 			return err
 		}

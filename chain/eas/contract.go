@@ -41,6 +41,7 @@ var (
 			{"name":"attester","type":"address"},
 			{"name":"revocable","type":"bool"},
 			{"name":"data","type":"bytes"}]}]},
+		{"type":"function","name":"getSchemaRegistry","stateMutability":"view","inputs":[],"outputs":[{"name":"","type":"address"}]},
 		{"type":"event","name":"Attested","inputs":[
 			{"name":"recipient","type":"address","indexed":true},
 			{"name":"attester","type":"address","indexed":true},
@@ -123,6 +124,19 @@ func Read(ctx context.Context, call Call, eas common.Address, uid common.Hash) (
 		return Attestation{}, fmt.Errorf("EAS has no attestation %s: %w", uid, domain.ErrNotFound)
 	}
 	return Attestation{}, fmt.Errorf("what is at %s answers with another attestation than was asked for: %w", eas, domain.ErrUnavailable)
+}
+
+// RegistryOf returns the address of the schema registry that EAS, at the given address,
+// goes by. An answer that is no address is a [domain.ErrUnavailable].
+func RegistryOf(ctx context.Context, call Call, eas common.Address) (registry common.Address, err error) {
+	out, err := call(ctx, eas, pack(service, "getSchemaRegistry"))
+	if err != nil {
+		return registry, fmt.Errorf("ask EAS for its registry: %w", err)
+	}
+	if err := service.UnpackIntoInterface(&registry, "getSchemaRegistry", out); err != nil {
+		return registry, fmt.Errorf("what is at %s does not answer as EAS does (%w): %w", eas, err, domain.ErrUnavailable)
+	}
+	return registry, nil
 }
 
 // A SchemaRecord is what the registry keeps of a schema.

@@ -137,6 +137,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%x reads as %+v", out, a)
 		}
 		_, _ = eas.Registered(t.Context(), call, common.Address{1}, common.Address{})
+		_, _ = eas.RegistryOf(t.Context(), call, common.Address{1})
 	})
 }
 
@@ -355,6 +356,14 @@ func TestContracts(t *testing.T) {
 	for name, at := range map[string]common.Address{"an account without code": {5}, "another contract": d.Registry} {
 		if _, err := eas.Read(ctx, call, at, uids[0]); err == nil || errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("Read from %s = %v, want an error that is not ErrNotFound", name, err)
+		}
+	}
+	if got, err := eas.RegistryOf(ctx, call, d.EAS); err != nil || got != d.Registry {
+		t.Errorf("RegistryOf = %s, %v, want %s", got, err, d.Registry)
+	}
+	for name, at := range map[string]common.Address{"an account without code": {5}, "another contract": d.Registry} {
+		if got, err := eas.RegistryOf(ctx, call, at); err == nil {
+			t.Errorf("RegistryOf %s = %s, want an error", name, got)
 		}
 	}
 	if _, err := eas.Registered(ctx, call, common.Address{5}, common.Address{}); !errors.Is(err, domain.ErrUnavailable) {

@@ -89,11 +89,15 @@ func (e *endpoint) identify(ctx context.Context, c *Client) error {
 	return nil
 }
 
-// wrongChainError is the error of a node that serves another chain.
+// ErrWrongChain means that all nodes serve another chain than they should. It is a
+// [domain.ErrUnavailable], but one that only people can mend.
+var ErrWrongChain = fmt.Errorf("another chain: %w", domain.ErrUnavailable)
+
+// wrongChainError is an ErrWrongChain, of one node or of all.
 type wrongChainError struct{ text string }
 
 func (w wrongChainError) Error() string { return w.text + ": " + domain.ErrUnavailable.Error() }
-func (wrongChainError) Unwrap() error   { return domain.ErrUnavailable }
+func (wrongChainError) Unwrap() error   { return ErrWrongChain }
 
 // answered notes an answer. Whether the node is behind, only its head can tell.
 func (e *endpoint) answered(c *Client) {

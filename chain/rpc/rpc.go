@@ -366,5 +366,8 @@ func (f *failures) err(c *Client) error {
 	for _, err := range f.list {
 		why = append(why, domain.Sentence(err))
 	}
+	if !slices.ContainsFunc(f.list, func(err error) bool { return !errors.Is(err, ErrWrongChain) }) {
+		return wrongChainError{fmt.Sprintf("no node of chain %d serves it (%s)", c.chain, strings.Join(why, "; "))}
+	}
 	return fmt.Errorf("no node of chain %d could answer (%s); try again later: %w", c.chain, strings.Join(why, "; "), domain.ErrUnavailable)
 }

@@ -161,6 +161,31 @@ var illnesses = map[string]struct {
 	"no answer at all": {func(m *machine) { m.stuck = true }, rpc.Failing, "in time"},
 }
 
+// That the nodes of a chain serve another one is told from that they are down.
+func TestAllOfAnotherChain(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		ill  func(*machine) // the second node
+		want bool
+	}{
+		{"both of another chain", func(m *machine) { m.chain = 2 }, true},
+		{"one of another chain, one down", func(m *machine) { m.down = 500 }, false},
+	} {
+		var now clock
+		a, b := start(t), start(t)
+		a.be(func(m *machine) { m.chain = 1 })
+		b.be(tt.ill)
+		c := client(t, now.config(), a, b)
+		for range 2 { // the second time they are not asked
+			_, err := c.Block(t.Context(), 7)
+			if !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, rpc.ErrWrongChain) != tt.want {
+				t.Errorf("%s: Block = %v, want ErrUnavailable, and ErrWrongChain: %t", tt.name, err, tt.want)
+			}
+		}
+	}
+}
+
 func TestNextNode(t *testing.T) {
 	t.Parallel()
 	for name, tt := range illnesses {

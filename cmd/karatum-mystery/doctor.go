@@ -101,8 +101,13 @@ func attesting(ctx context.Context, prog *assembly.Programme) []check {
 		c.Status, found = "warn", domain.Sentence(err)
 	}
 	how, err := prog.Attesting(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		how = domain.Sentence(err)
+	case strings.HasPrefix(how, attester.Stopped):
+		c.Status = "fail"
+	case strings.HasPrefix(how, attester.Unreachable) && c.Status == "ok":
+		c.Status = "warn"
 	}
 	c.Detail = found + "; last step: " + how
 	return []check{c}
@@ -154,12 +159,12 @@ func chains(ctx context.Context, prog *assembly.Programme) (checks []check) {
 			if n.State == rpc.OK {
 				good++
 			}
-			nodes = append(nodes, strings.TrimSpace(fmt.Sprintf("%s %s %s", n.Node, n.State, n.Error)))
+			nodes = append(nodes, strings.TrimSuffix(fmt.Sprintf("%s: %s, %s", n.Node, n.State, n.Error), ", "))
 		}
 		c := check{name, "ok", strings.Join(nodes, "; ")}
 		if good == 0 {
 			c.Status = "warn"
-			c.Detail += fmt.Sprintf("; set MYSTERY_RPC_%d to a node that answers, or to none", id)
+			c.Detail += fmt.Sprintf("; set MYSTERY_RPC_%d to a node of it that answers, or to none", id)
 		}
 		checks = append(checks, c)
 	}

@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -61,7 +62,8 @@ func TestAttestingRefused(t *testing.T) {
 	}
 }
 
-// TestAttestingOpens needs no node, as none is asked at the start.
+// TestAttestingOpens needs no node, as none is asked at the start. The first step tells
+// what is missing.
 func TestAttestingOpens(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "attester.key")
@@ -82,11 +84,11 @@ func TestAttestingOpens(t *testing.T) {
 	if how, err := p.Attesting(t.Context()); err != nil || how != "not begun" {
 		t.Errorf("Attesting = %q, %v, want that it is not begun", how, err)
 	}
-	if err := p.Attester.Step(t.Context()); err != nil {
-		t.Errorf("Step without commits: %v", err)
+	if err := p.Attester.Step(t.Context()); !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("Step = %v, want ErrUnavailable, before there is anything to attest", err)
 	}
-	if how, err := p.Attesting(t.Context()); err != nil || how != "ok" {
-		t.Errorf("Attesting = %q, %v, want ok", how, err)
+	if how, err := p.Attesting(t.Context()); err != nil || !strings.HasPrefix(how, "unreachable since ") || !strings.Contains(how, "127.0.0.1:1") {
+		t.Errorf("Attesting = %q, %v, want which node does not answer", how, err)
 	}
 }
 
