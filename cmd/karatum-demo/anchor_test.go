@@ -6,7 +6,6 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/batch"
-	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 )
@@ -37,7 +36,7 @@ func TestNothingLeavesUnattested(t *testing.T) {
 	hourOf := func(consentID string, hour uint64) string {
 		return string(seal.StreamOf(consentID)) + " " + time.Unix(int64(hour)*3600, 0).String()
 	}
-	s.everyEvent(t, func(r ledger.Record, e domain.Event) {
+	for r, e := range s.events(t) {
 		switch e := e.(type) {
 		case shop.Committed:
 			commits[string(r.Stream)] = e.Commit
@@ -78,23 +77,8 @@ func TestNothingLeavesUnattested(t *testing.T) {
 				anchored++
 			}
 		}
-	})
+	}
 	if sent == 0 || missed == 0 || anchored == 0 || late == 0 {
 		t.Errorf("%d tasks left and %d were missed, %d reveals were anchored and %d were not, want some of each", sent, missed, anchored, late)
-	}
-}
-
-// everyEvent calls f with every record of the ledger.
-func (s *stage) everyEvent(t *testing.T, f func(ledger.Record, domain.Event)) {
-	t.Helper()
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f(r, e)
 	}
 }

@@ -104,14 +104,7 @@ func TestOnChainTasks(t *testing.T) {
 	s.days(t, 6)
 
 	ends := make(map[string]int)
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.events(t) {
 		revealed, ok := e.(shop.Revealed)
 		if !ok {
 			continue

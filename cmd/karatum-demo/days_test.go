@@ -47,14 +47,7 @@ func TestDayWithoutPlan(t *testing.T) {
 		t.Errorf("the day should have held %d tasks, and says %d; the test needs some", n, opened.Count)
 	}
 	late := 0 // of the evening before, which nobody sent either
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, e := range s.events(t) {
 		if e, ok := e.(shop.Revealed); ok && e.Consent == id && e.Result.State == shop.StateMissed {
 			late++
 		}
@@ -75,14 +68,7 @@ func TestDayWithoutPlan(t *testing.T) {
 // opens returns the days of a consent that were opened.
 func opens(t *testing.T, s *stage, id string) (days []plan.Opened) {
 	t.Helper()
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), plan.StreamOf(id), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, e := range s.eventsOf(t, plan.StreamOf(id)) {
 		if o, ok := e.(plan.Opened); ok {
 			days = append(days, o)
 		}
@@ -92,14 +78,7 @@ func opens(t *testing.T, s *stage, id string) (days []plan.Opened) {
 
 func lastFinding(t *testing.T, s *stage, id string) (f finding.Reached) {
 	t.Helper()
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), finding.StreamOf(id), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, e := range s.eventsOf(t, finding.StreamOf(id)) {
 		if reached, ok := e.(finding.Reached); ok {
 			f = reached
 		}

@@ -327,16 +327,9 @@ func TestRevoke(t *testing.T) {
 	s.days(t, 5)
 
 	states := make(map[shop.State]int)
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.events(t) {
 		if !strings.Contains(string(r.Stream), strings.TrimPrefix(id, "cns_")) {
 			continue
-		}
-		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
 		}
 		switch e := e.(type) {
 		case shop.Sent:
@@ -583,13 +576,8 @@ func TestSurfaceOfOpenedDays(t *testing.T) {
 	s, consents := open(t, "23")
 	p := consents["steady"]
 	var observed domain.Hash
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), agent.StreamOf(p.Agent), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data); err != nil {
-			t.Fatal(err)
-		} else if e, ok := e.(agent.SurfaceObserved); ok {
+	for _, e := range s.eventsOf(t, agent.StreamOf(p.Agent)) {
+		if e, ok := e.(agent.SurfaceObserved); ok {
 			observed = e.Surface
 		}
 	}
@@ -700,14 +688,9 @@ func TestNeverTwice(t *testing.T) {
 	s.days(t, 6)
 
 	var kinds []domain.Type
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), lost, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.eventsOf(t, lost) {
 		kinds = append(kinds, r.Type)
-		if e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data); err != nil {
-			t.Fatal(err)
-		} else if j, ok := e.(shop.Judged); ok && (j.Outcome != task.Blocked || j.Rule != "worker_lost") {
+		if j, ok := e.(shop.Judged); ok && (j.Outcome != task.Blocked || j.Rule != "worker_lost") {
 			t.Errorf("judged %s (%s), want blocked (worker_lost)", j.Outcome, j.Rule)
 		}
 	}

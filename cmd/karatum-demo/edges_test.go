@@ -126,14 +126,7 @@ func (s *stage) chronicle(t *testing.T, payloads ...consent.Payload) *chronicle 
 		day     uint32
 	}
 	ends := make(map[day][]shop.Result)
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := commands.Catalog().Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.events(t) {
 		switch e := e.(type) {
 		case consent.HostLost:
 			c.lost++

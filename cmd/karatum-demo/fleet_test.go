@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain"
@@ -49,14 +48,7 @@ func TestThreeWorkersThatDie(t *testing.T) {
 	sentOn := make(map[uint32]int)
 	ends := make(map[string]int)
 	var last time.Time
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := commands.Catalog().Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.events(t) {
 		switch e := e.(type) {
 		case shop.Sent:
 			sentOn[domain.DayOf(r.Time)]++

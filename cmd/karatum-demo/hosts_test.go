@@ -65,14 +65,7 @@ func TestHostIsSpared(t *testing.T) {
 	sentOn := make(map[ledger.Stream]uint32)
 	last := make(map[uint32]int64)  // planned moment of the last that was sent
 	first := make(map[uint32]int64) // planned moment of the first that was missed
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := commands.Catalog().Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.events(t) {
 		switch e := e.(type) {
 		case shop.Sent:
 			sent[domain.DayOf(r.Time)]++
@@ -129,14 +122,7 @@ func TestHostIsLeftAlone(t *testing.T) {
 	s.days(t, 2.2)
 	var sent []time.Time
 	busy, consents := 0, make(map[string]bool)
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := commands.Catalog().Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.events(t) {
 		switch e := e.(type) {
 		case shop.Sent:
 			sent = append(sent, r.Time)
@@ -189,14 +175,7 @@ func TestHostStops(t *testing.T) {
 	}
 	s.days(t, 2.6)
 	lost, proven, cancelled, after := make(map[string]bool), 0, 0, 0
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := commands.Catalog().Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.events(t) {
 		switch e := e.(type) {
 		case consent.HostLost:
 			lost[e.Consent+e.Endpoint] = true
@@ -247,14 +226,7 @@ func TestWithdrawnIdentityIsLost(t *testing.T) {
 	}
 	s.days(t, 15.5/24)
 	lost := make(map[string]time.Duration)
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := commands.Catalog().Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.events(t) {
 		if e, ok := e.(consent.HostLost); ok {
 			lost[e.Endpoint] = r.Time.Sub(s.start)
 		}

@@ -49,14 +49,7 @@ func (r *registry) OwnerOf(_ context.Context, t agent.Token) (agent.Ownership, e
 // ends returns when and why the consents of an agent ended.
 func (s *stage) ends(t *testing.T, ref agent.Ref) (at time.Time, ended []consent.EndReason) {
 	t.Helper()
-	for r, err := range s.prog.Service.Log.Stream(t.Context(), consent.StreamOf(ref), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for r, e := range s.eventsOf(t, consent.StreamOf(ref)) {
 		if e, ok := e.(consent.Ended); ok {
 			at, ended = r.Time, append(ended, e.Reason)
 		}

@@ -58,18 +58,11 @@ func TestPausedScopes(t *testing.T) {
 	s.days(t, float64(len(pauses)+2))
 
 	missed, asked := make([]int, len(pauses)), make([]int, len(pauses))
-	for r, err := range s.prog.Service.Log.After(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Type != (shop.Revealed{}).EventType() {
+	for r, event := range s.events(t) {
+		e, ok := event.(shop.Revealed)
+		if !ok {
 			continue
 		}
-		decoded, err := s.prog.Service.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := decoded.(shop.Revealed)
 		day := int(e.Day - p.FirstDay)
 		if day >= len(pauses) || e.SendAt%86400 > 86400-20*60 {
 			continue // not paused, or still in its window when the pause is over
