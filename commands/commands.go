@@ -22,8 +22,11 @@ import (
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/session"
+	"github.com/karatum/mystery/domain/shield"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -41,6 +44,9 @@ type Service struct {
 	Chain   uint64 // where contract wallets are asked; 0 is HomeChain
 	Chains  Chains // nil: there is no node of any chain
 
+	Admission    Admission // of producers
+	ConsentHosts ConsentHosts
+
 	// Histories saves reading again what was read before; nil: nothing is kept. It
 	// must see one log only.
 	Histories *Histories
@@ -49,7 +55,7 @@ type Service struct {
 // Catalog returns the catalog of every event of the ledger.
 func Catalog() domain.Catalog {
 	return domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events,
-		plan.Events, programme.Events, seal.Events, shop.Events)
+		plan.Events, producer.Events, programme.Events, seal.Events, session.Events, shield.Events, shop.Events)
 }
 
 // A Gate stands between a consent and everything that is sent under it.

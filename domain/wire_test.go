@@ -19,8 +19,11 @@ import (
 	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/session"
+	"github.com/karatum/mystery/domain/shield"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -32,8 +35,11 @@ var aggregates = map[string][]domain.Entry{
 	"exam":      exam.Events,
 	"finding":   finding.Events,
 	"plan":      plan.Events,
+	"producer":  producer.Events,
 	"programme": programme.Events,
 	"seal":      seal.Events,
+	"session":   session.Events,
+	"shield":    shield.Events,
 	"shop":      shop.Events,
 }
 

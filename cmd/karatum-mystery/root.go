@@ -134,7 +134,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
-	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.ledger(), p.chain(), p.projections(), p.doctor())
+	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.producer(), p.ledger(), p.chain(), p.projections(), p.doctor())
 	p.mark(root)
 	return root
 }
