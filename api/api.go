@@ -118,6 +118,7 @@ func New(c Config) http.Handler {
 	s.registerSurfaces(api)
 	s.registerLedger(api)
 	s.registerEvents(api)
+	s.registerWitnesses(api)
 	s.registerBundle(api)
 	s.registerBatches(api)
 	return s.router

@@ -53,5 +53,5 @@ type Projection struct {
 
 // All returns every projection of the service.
 func All() []Projection {
-	return []Projection{Programme, Agents, Producers, Consents, ConsentHosts, Shops, Plans, Findings, Batches, Glances, DueWork}
+	return []Projection{Programme, Agents, Producers, Consents, ConsentHosts, Shops, Plans, Findings, ShieldCases, Sessions, Batches, Glances, DueWork}
 }

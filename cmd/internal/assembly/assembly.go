@@ -111,7 +111,7 @@ type Programme struct {
 	clock   *Clock
 
 	submissions *operator.Submissions
-	closers []func()
+	closers     []func()
 }
 
 // Open assembles the programme on its database, which it starts and migrates as
