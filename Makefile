@@ -92,7 +92,7 @@ fuzz: ## run each fuzz test for FUZZTIME
 		done; \
 	done
 
-bench: postgres ## measure reads and appends of the ledger and its batches next to peers, proofs, and the making and marking of tasks (BENCH_FLAGS)
+bench: postgres ## measure reads and appends of the ledger and its batches next to peers, events of producers, proofs, and the making and marking of tasks (BENCH_FLAGS)
 	@cd bench && exec go run . $(BENCH_FLAGS)
 	@go test -run '^$$' -bench '^Benchmark(Integrate|Inclusion)$$' -benchtime 2s ./projections/publiclog
 	@go test -run '^$$' -bench '^Benchmark(Generate|Mark)$$' -benchtime 2s -cpu 1 ./domain/task
@@ -149,6 +149,10 @@ peers: ## install the programs of others that test-peers runs against
 	if ! type -P sqlite3 >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
 		echo 'sqlite3, by which the witness is told of logs, is missing: installing it' >&2; \
 		$(call install,sqlite3); \
+	fi; \
+	if ! { type -P openssl && type -P curl; } >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
+		echo 'openssl or curl, with which a producer can do, is missing: installing both' >&2; \
+		$(call install,openssl curl ca-certificates); \
 	fi; \
 	if ! type -P npm >/dev/null; then \
 		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \

@@ -54,13 +54,14 @@ type Bodies interface {
 	Get(ctx context.Context, key string) (salt, body []byte, err error)
 }
 
-// Config is what the interface needs. All fields but Limits, Proxies and Logger are
-// required.
+// Config is what the interface needs. All fields but Counted, Limits, Proxies and Logger
+// are required.
 type Config struct {
 	Service   Service
 	Reader    projections.Reader
 	Ledger    publiclog.Reader
 	Bodies    Bodies
+	Producers Producers
 	PublicURL string           // where the interface is reached, without a slash at the end
 	Now       func() time.Time // programme time
 	Facts     explorer.Facts   // what pages tell of how the programme is run
@@ -73,6 +74,10 @@ type Config struct {
 	// says the same.
 	Attesting func(ctx context.Context) (string, error)
 
+	// Counted is told what came of each request of a producer, the name of its problem or
+	// "recorded" or "known", and how many events it was about; nil tells nobody.
+	Counted func(outcome string, events int)
+
 	Limits  Limits         // nil: challenges may be asked for without end
 	Proxies []netip.Prefix // whose X-Forwarded-For is believed
 
@@ -84,8 +89,9 @@ const root = "/v1/mystery"
 
 type server struct {
 	Config
-	router chi.Router
-	pages  *explorer.Pages
+	router   chi.Router
+	pages    *explorer.Pages
+	underWay underWay
 }
 
 // New returns the handler of the whole interface, with the probes /healthz and
@@ -118,6 +124,8 @@ func New(c Config) http.Handler {
 	s.registerAgents(api)
 	s.registerSurfaces(api)
 	s.registerLedger(api)
+	s.registerEvents(api)
+	s.registerWitnesses(api)
 	s.registerBundle(api)
 	s.registerBatches(api)
 	return s.router
@@ -145,7 +153,7 @@ func description() huma.Config {
 	c.Info.Description = "Consents to Mystery Shopping, the plans committed to, the tasks revealed and what came of them. " +
 		"Everything here is public, and none of it tells whether a task was sent before that task is revealed."
 	c.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
-	c.Security = []map[string][]string{{}} // no authentication: writes carry an owner's signature
+	c.Security = []map[string][]string{{}} // no authentication: writes carry the signature of an owner or a producer
 	c.Servers = []*huma.Server{{URL: "/"}}
 	c.OpenAPIPath = root + "/openapi"
 	c.DocsPath = ""     // its renderers load from elsewhere

@@ -24,6 +24,7 @@ type Problem struct { //nolint:errname // it is called a problem in the RFC
 	Status   int      `json:"status" doc:"The HTTP status."`
 	Detail   string   `json:"detail,omitempty" doc:"What was wrong this time, for people."`
 	Instance string   `json:"instance,omitempty" format:"uri-reference" doc:"The path that was asked. The header X-Request-Id names the request."`
+	Current  *uint64  `json:"current,omitempty" doc:"The version of the stream, if another one was expected."`
 	Consent  string   `json:"consent,omitempty" doc:"The refused consent, if the refusal was recorded."`
 	Errors   []Detail `json:"errors,omitempty" doc:"What was wrong where, if it can be told."`
 }
@@ -49,6 +50,7 @@ const problemJSON = "application/problem+json"
 // sorts names the problems by their status.
 var sorts = map[int]struct{ name, title string }{
 	http.StatusBadRequest:            {"malformed", "The request cannot be read"},
+	http.StatusUnauthorized:          {"unauthenticated", "It cannot be told who asks"},
 	http.StatusForbidden:             {"forbidden", "You may not do this"},
 	http.StatusNotFound:              {"not-found", "There is no such thing"},
 	http.StatusMethodNotAllowed:      {"method-not-allowed", "The path has no such method"},
@@ -96,6 +98,19 @@ var titles = map[domain.Code]string{
 	domain.WrongChain:         "The payload is for another chain",
 	domain.WrongDomain:        "The payload is for another domain",
 	domain.WrongSigner:        "Somebody other than the owner signed",
+
+	domain.ClockSkew:           "A clock is wrong",
+	domain.DigestMismatch:      "The body is not the one that was signed",
+	domain.EventSignature:      "An event is not the producer's own",
+	domain.IdempotencyMismatch: "This stands for something else already",
+	domain.NonceUsed:           "The request came before",
+	domain.ProducerRevoked:     "The producer is revoked",
+	domain.RequestSignature:    "The request is not signed as it must be",
+	domain.SignatureExpired:    "The signature does not hold now",
+	domain.StreamNotAllowed:    "The producer may not write to this stream",
+	domain.TypeNotAllowed:      "The producer may not write this type",
+	domain.UnknownProducer:     "There is no such producer, or no such key",
+	domain.WrongVersion:        "The stream is at another version",
 }
 
 // kinds is the one place where a kind of error becomes a status.
@@ -103,6 +118,8 @@ var kinds = []struct {
 	kind   error
 	status int
 }{
+	{domain.ErrMalformed, http.StatusBadRequest},
+	{domain.ErrUnauthenticated, http.StatusUnauthorized},
 	{domain.ErrInvalid, http.StatusUnprocessableEntity},
 	{domain.ErrConflict, http.StatusConflict},
 	{domain.ErrForbidden, http.StatusForbidden},

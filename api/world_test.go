@@ -21,6 +21,7 @@ import (
 	"github.com/karatum/mystery/api/explorer"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/eventlog/memory"
+	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
@@ -50,8 +51,24 @@ type world struct {
 	hosts   hosts
 	bodies  bodies
 
-	mu  sync.Mutex
-	now time.Time
+	mu     sync.Mutex
+	now    time.Time
+	counts map[string]int // requests of producers, by outcome
+}
+
+func (w *world) counted(outcome string, _ int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.counts == nil {
+		w.counts = make(map[string]int)
+	}
+	w.counts[outcome]++
+}
+
+func (w *world) count(outcome string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts[outcome]
 }
 
 // lines is what was logged.
@@ -151,8 +168,10 @@ func newWorld(t *testing.T) *world {
 	if err := w.runner.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	w.service.Admission, w.service.ConsentHosts = &tables.Admission{Pool: pool}, projections.Reader{Pool: pool}
 	w.handler = api.New(api.Config{
 		Service: w.service, Reader: projections.Reader{Pool: pool}, Ledger: publiclog.Reader{Pool: pool}, Bodies: w.bodies, PublicURL: "https://karatum.com",
+		Producers: w.service, Counted: w.counted,
 		CatchUp: w.runner.CatchUp, Logger: slog.New(slog.NewTextHandler(w.logged, nil)), Now: w.clock,
 		Facts: explorer.Facts{
 			Abuse: "mailto:abuse@karatum.com", Bot: "KaratumBot/1.0 (+https://karatum.com/bot)", TasksPerHost: 24, CheckEvery: time.Hour,

@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	rounds := flags.Int("rounds", 3, "measurements of each kind, of which the median counts")
 	length := flags.Duration("length", 2*time.Second, "length of one measurement, in whole seconds")
 	writers := flags.String("writers", "1,8,32,256", "numbers of concurrent writers")
-	what := flags.String("what", "appends,batches,reads", "what is measured")
+	what := flags.String("what", "appends,batches,producers,reads", "what is measured")
 	days := flags.Int("days", 30, fmt.Sprintf("days of the ledger that is read, of %d consents", consentsRead))
 	parent := flags.String("dir", "/var/tmp", "where the server's directory is made; its disk is what is measured")
 	if err := flags.Parse(args); err != nil {
@@ -144,6 +144,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		}
 		fmt.Fprintln(stderr, "batches done")
 	}
+	if strings.Contains(*what, "producers") {
+		if out.Intakes, err = b.producers(ctx, *rounds); err != nil {
+			return err
+		}
+		fmt.Fprintln(stderr, "producers done")
+	}
 	if strings.Contains(*what, "appends") {
 		if out.Appends, err = b.appendsOf(ctx, *writers, *rounds, stderr); err != nil {
 			return err
@@ -152,13 +158,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if *asJSON {
 		return json.NewEncoder(stdout).Encode(out)
 	}
-	return errors.Join(printReadings(stdout, out.Readings), printTimings(stdout, out.Batches), printTable(stdout, out.Appends))
+	return errors.Join(printReadings(stdout, out.Readings), printTimings(stdout, out.Batches), printIntakes(stdout, out.Intakes), printTable(stdout, out.Appends))
 }
 
 // results is all that was measured.
 type results struct {
 	Readings []reading `json:"readings,omitempty"`
 	Batches  []timing  `json:"batches,omitempty"`
+	Intakes  []intake  `json:"intakes,omitempty"`
 	Appends  []row     `json:"appends,omitempty"`
 }
 

@@ -23,8 +23,11 @@ import (
 	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/session"
+	"github.com/karatum/mystery/domain/shield"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -44,6 +47,8 @@ type Service struct {
 
 	// Texts keeps what owners reply to findings; nil: no reply is taken.
 	Texts Texts
+	Admission    Admission // of producers
+	ConsentHosts ConsentHosts
 
 	// Histories saves reading again what was read before; nil: nothing is kept. It
 	// must see one log only.
@@ -53,7 +58,7 @@ type Service struct {
 // Catalog returns the catalog of every event of the ledger.
 func Catalog() domain.Catalog {
 	return domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events,
-		incident.Events, plan.Events, programme.Events, seal.Events, shop.Events)
+		incident.Events, plan.Events, producer.Events, programme.Events, seal.Events, session.Events, shield.Events, shop.Events)
 }
 
 // A Gate stands between a consent and everything that is sent under it.

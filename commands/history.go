@@ -19,21 +19,13 @@ type history[S, E any] struct {
 	before  []E // what the command asked about has appended already
 }
 
-// load folds a stream. It reads what it does not know of it yet.
+// load folds a stream.
 func load[S, C any, E domain.Event](
 	ctx context.Context, s *Service, d domain.Decider[S, C, E], stream ledger.Stream, command string,
 ) (h history[S, E], err error) {
-	known := s.Histories.of(stream)
-	read := known
-	for r, err := range s.Log.Stream(ctx, stream, uint64(len(known))) {
-		if err != nil {
-			return h, err
-		}
-		e, err := s.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			return h, err
-		}
-		read = append(read, told{e, r.Cause.Command})
+	read, err := s.told(ctx, stream)
+	if err != nil {
+		return h, err
 	}
 	for _, t := range read {
 		e, ok := t.event.(E)
@@ -46,14 +38,33 @@ func load[S, C any, E domain.Event](
 		}
 	}
 	h.version = uint64(len(read))
-	s.Histories.keep(stream, read)
 	return h, nil
 }
 
-// told is an event that a stream holds, and the command that it came of.
+// told returns what a stream holds. It reads what is not known of it yet.
+func (s *Service) told(ctx context.Context, stream ledger.Stream) ([]told, error) {
+	known := s.Histories.of(stream)
+	read := known
+	for r, err := range s.Log.Stream(ctx, stream, uint64(len(known))) {
+		if err != nil {
+			return nil, err
+		}
+		e, err := s.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			return nil, err
+		}
+		read = append(read, told{e, r.Cause.Command, r.Cause.Correlation})
+	}
+	s.Histories.keep(stream, read)
+	return read, nil
+}
+
+// told is an event that a stream holds, the command that it came of, and the first of
+// the conversation.
 type told struct {
-	event   domain.Event
-	command string
+	event       domain.Event
+	command     string
+	correlation string
 }
 
 // Histories holds the events of streams that were loaded lately, for a stream only

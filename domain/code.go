@@ -41,6 +41,22 @@ const (
 	WrongSigner        Code = "wrong-signer"
 )
 
+// Codes of what producers may do wrong.
+const (
+	ClockSkew           Code = "clock-skew"             // a clock that is minutes off
+	DigestMismatch      Code = "digest-mismatch"        // the body is not the one that was signed
+	EventSignature      Code = "event-signature"        // the event is not the producer's
+	IdempotencyMismatch Code = "idempotency-mismatch"   // an id that stands for something else
+	NonceUsed           Code = "nonce-used"             // the request came before
+	ProducerRevoked     Code = "producer-revoked"       // nothing is taken from it any more
+	RequestSignature    Code = "request-signature"      // missing, in another form, or of another key
+	SignatureExpired    Code = "signature-expired"      // not made just now
+	StreamNotAllowed    Code = "stream-not-allowed"     // for this producer
+	TypeNotAllowed      Code = "type-not-allowed"       // for this producer
+	UnknownProducer     Code = "unknown-producer"       // no such producer or key
+	WrongVersion        Code = "wrong-expected-version" // the stream is at another one
+)
+
 // WithCode returns err with a code to be found by [CodeOf]. Its text and its kind
 // stay as they are.
 func WithCode(c Code, err error) error { return &codedError{c, err} }

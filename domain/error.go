@@ -10,19 +10,23 @@ import (
 // everything that is none of them is an internal error and is not shown to the
 // caller.
 var (
-	ErrConflict    = errors.New("conflict")
-	ErrForbidden   = errors.New("forbidden")
-	ErrInvalid     = errors.New("invalid")
-	ErrNotFound    = errors.New("not found")
-	ErrUnavailable = errors.New("unavailable")
-	ErrUnknownType = errors.New("unknown event type")
+	ErrConflict        = errors.New("conflict")
+	ErrForbidden       = errors.New("forbidden")
+	ErrInvalid         = errors.New("invalid")
+	ErrMalformed       = errors.New("malformed") // cannot be read; invalid is what can, and breaks a rule
+	ErrNotFound        = errors.New("not found")
+	ErrUnauthenticated = errors.New("unauthenticated")
+	ErrUnavailable     = errors.New("unavailable")
+	ErrUnknownType     = errors.New("unknown event type")
 )
 
 // Sentence returns what err says to people: its text without the kind at the end,
 // which is for programs.
 func Sentence(err error) string {
 	text := err.Error()
-	for _, kind := range []error{ErrConflict, ErrForbidden, ErrInvalid, ErrNotFound, ErrUnavailable, ErrUnknownType} {
+	for _, kind := range []error{
+		ErrConflict, ErrForbidden, ErrInvalid, ErrMalformed, ErrNotFound, ErrUnauthenticated, ErrUnavailable, ErrUnknownType,
+	} {
 		if errors.Is(err, kind) {
 			text = strings.TrimSuffix(text, ": "+kind.Error())
 		}

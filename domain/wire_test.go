@@ -20,8 +20,11 @@ import (
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/session"
+	"github.com/karatum/mystery/domain/shield"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -34,8 +37,11 @@ var aggregates = map[string][]domain.Entry{
 	"finding":   finding.Events,
 	"incident":  incident.Events,
 	"plan":      plan.Events,
+	"producer":  producer.Events,
 	"programme": programme.Events,
 	"seal":      seal.Events,
+	"session":   session.Events,
+	"shield":    shield.Events,
 	"shop":      shop.Events,
 }
 

@@ -57,5 +57,7 @@ type Projection struct {
 
 // All returns every projection of the service.
 func All() []Projection {
-	return []Projection{Programme, Agents, Consents, Shops, Plans, Findings, Incidents, Batches, Glances, DueWork}
+	return []Projection{
+		Programme, Agents, Producers, Consents, ConsentHosts, Shops, Plans, Findings, Incidents, ShieldCases, Sessions, Batches, Glances, DueWork,
+	}
 }

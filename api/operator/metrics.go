@@ -13,8 +13,8 @@ import (
 // scrapeTimeout bounds what one reading of the metrics may take.
 const scrapeTimeout = 10 * time.Second
 
-// metrics returns the handler of the metrics: those of the process, and where the read
-// models stand at the moment they are asked for.
+// metrics returns the handler of the metrics: those of the process, where the read
+// models stand at the moment they are asked for, and what came of requests of producers.
 func (s *server) metrics() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -22,6 +22,9 @@ func (s *server) metrics() http.Handler {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&standings{server: s},
 	)
+	if s.Submissions != nil {
+		registry.MustRegister(s.Submissions.requests, s.Submissions.events)
+	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 }
 
@@ -72,5 +75,35 @@ func (s *standings) Collect(ch chan<- prometheus.Metric) {
 			rebuilding = 1
 		}
 		gauge(rebuilds, rebuilding, p.Name)
+	}
+}
+
+// Submissions counts what came of the requests of producers. Its methods may be called
+// from several goroutines.
+type Submissions struct {
+	requests *prometheus.CounterVec
+	events   *prometheus.CounterVec
+}
+
+// NewSubmissions returns what has counted nothing yet.
+func NewSubmissions() *Submissions {
+	outcome := []string{"outcome"}
+	return &Submissions{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mystery_producer_requests_total",
+			Help: "Requests of producers, by outcome: recorded, known, or the type of the problem.",
+		}, outcome),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mystery_producer_events_total",
+			Help: "Events in requests of producers that were answered with recorded or known.",
+		}, outcome),
+	}
+}
+
+// Count counts one request, with so many events in it that were taken.
+func (s *Submissions) Count(outcome string, events int) {
+	s.requests.WithLabelValues(outcome).Inc()
+	if events > 0 {
+		s.events.WithLabelValues(outcome).Add(float64(events))
 	}
 }

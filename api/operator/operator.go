@@ -30,11 +30,13 @@ const Root = "/v1/operator"
 // maxBody bounds the body of a request.
 const maxBody = 64 << 10
 
-// A Config is what the interface stands on. All fields but Logger are required.
+// A Config is what the interface stands on. All fields but Submissions and Logger are
+// required.
 type Config struct {
-	ReadModels *projections.Runner
-	Now        func() time.Time // programme time; the age of what waits is told by it
-	Logger     *slog.Logger     // nil: silent
+	ReadModels  *projections.Runner
+	Submissions *Submissions     // nil: this process takes none
+	Now         func() time.Time // programme time; the age of what waits is told by it
+	Logger      *slog.Logger     // nil: silent
 }
 
 // A Projection is where a read model stands.

@@ -136,7 +136,7 @@ func (p *program) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON")
-	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.incident(), p.finding(), p.ledger(), p.chain(), p.projections(), p.doctor())
+	root.AddCommand(p.serve(), p.work(), p.agent(), p.programme(), p.exam(), p.incident(), p.finding(), p.producer(), p.ledger(), p.chain(), p.projections(), p.doctor())
 	p.mark(root)
 	return root
 }

@@ -2,7 +2,8 @@
 // owns it, which of its identities were verified, what its endpoints show.
 //
 // Its stream is agent/<ref>. An agent must be registered before anything else is
-// recorded of it.
+// recorded of it. What is known comes from the operator, or from a producer, who signs
+// for it and may say less, see [producer.Signed].
 package agent
 
 import (
@@ -11,6 +12,7 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -44,6 +46,8 @@ type Registered struct {
 	Wallet eip191.Address `json:"wallet"`
 	Demo   bool           `json:"demo"`
 	At     Block          `json:"at,omitzero"` // where an ERC-8004 agent was looked up
+
+	producer.Signed `json:"signed,omitzero"`
 }
 
 // OwnerChanged means that the agent belongs to another wallet now: To is zero if
@@ -53,29 +57,39 @@ type OwnerChanged struct {
 	To     eip191.Address `json:"to"`
 	Reason string         `json:"reason"`
 	At     Block          `json:"at,omitzero"` // where it was seen of an ERC-8004 agent
+
+	producer.Signed `json:"signed,omitzero"`
 }
 
 // IdentityVerified means that the URL was shown to be the agent's own: as an
 // endpoint it needs no host proof.
 type IdentityVerified struct {
 	URL string `json:"url"`
+
+	producer.Signed `json:"signed,omitzero"`
 }
 
 // IdentityWithdrawn means that the URL no longer counts as the agent's own.
 type IdentityWithdrawn struct {
 	URL    string `json:"url"`
 	Reason string `json:"reason"`
+
+	producer.Signed `json:"signed,omitzero"`
 }
 
 // CertificateRecorded means that the agent holds a Karatum certificate.
 type CertificateRecorded struct {
 	Certificate string `json:"certificate"`
+
+	producer.Signed `json:"signed,omitzero"`
 }
 
 // CertificateWithdrawn means that a certificate of the agent is void.
 type CertificateWithdrawn struct {
 	Certificate string `json:"certificate"`
 	Reason      string `json:"reason"`
+
+	producer.Signed `json:"signed,omitzero"`
 }
 
 // SurfaceObserved means that an endpoint shows a surface (skills or tools) other
@@ -127,6 +141,8 @@ type Register struct {
 	Wallet eip191.Address
 	Demo   bool
 	At     Block
+
+	producer.Signed
 }
 
 // ChangeOwner asks to record that the agent belongs to another wallet.
@@ -134,19 +150,37 @@ type ChangeOwner struct {
 	To     eip191.Address
 	Reason string
 	At     Block
+
+	producer.Signed
 }
 
 // VerifyIdentity asks to record that a URL is the agent's own.
-type VerifyIdentity struct{ URL string }
+type VerifyIdentity struct {
+	URL string
+
+	producer.Signed
+}
 
 // WithdrawIdentity asks to record that a URL is not the agent's own any more.
-type WithdrawIdentity struct{ URL, Reason string }
+type WithdrawIdentity struct {
+	URL, Reason string
+
+	producer.Signed
+}
 
 // RecordCertificate asks to record that the agent holds a certificate.
-type RecordCertificate struct{ Certificate string }
+type RecordCertificate struct {
+	Certificate string
+
+	producer.Signed
+}
 
 // WithdrawCertificate asks to record that a certificate is void.
-type WithdrawCertificate struct{ Certificate, Reason string }
+type WithdrawCertificate struct {
+	Certificate, Reason string
+
+	producer.Signed
+}
 
 // ObserveSurface asks to record what an endpoint shows.
 type ObserveSurface struct {
@@ -191,6 +225,9 @@ func decide(s State, c Command) ([]Event, error) {
 	if _, first := c.(Register); !first && !s.Registered {
 		return nil, fmt.Errorf("this agent is not registered: %w", domain.ErrNotFound)
 	}
+	if err := claim(s, c); err != nil {
+		return nil, err
+	}
 	switch c := c.(type) {
 	case Register:
 		if !s.Registered {
@@ -214,7 +251,7 @@ func decide(s State, c Command) ([]Event, error) {
 		if s.Wallet == c.To {
 			return nil, nil
 		}
-		return []Event{OwnerChanged{From: s.Wallet, To: c.To, Reason: c.Reason, At: c.At}}, nil
+		return []Event{OwnerChanged{From: s.Wallet, To: c.To, Reason: c.Reason, At: c.At, Signed: c.Signed}}, nil
 	case RecordCertificate:
 		if s.Certificates[c.Certificate] {
 			return nil, nil

@@ -18,11 +18,11 @@ func Check(s State, events []Event) error {
 			return err
 		}
 	}
-	return Decider.Gives(s, commandOf(e), events)
+	return Decider.Gives(s, CommandOf(e), events)
 }
 
-// commandOf returns the command that asks for e.
-func commandOf(e Event) Command {
+// CommandOf returns the command that asks for e.
+func CommandOf(e Event) Command {
 	switch e := e.(type) {
 	case Registered:
 		return Register(e)
@@ -31,7 +31,7 @@ func commandOf(e Event) Command {
 	case IdentityWithdrawn:
 		return WithdrawIdentity(e)
 	case OwnerChanged:
-		return ChangeOwner{To: e.To, Reason: e.Reason, At: e.At}
+		return ChangeOwner{To: e.To, Reason: e.Reason, At: e.At, Signed: e.Signed}
 	case CertificateRecorded:
 		return RecordCertificate(e)
 	case CertificateWithdrawn:

@@ -13,13 +13,18 @@ func Check(s State, events []Event) error {
 	if err != nil {
 		return err
 	}
+	return Decider.Gives(s, CommandOf(e), events)
+}
+
+// CommandOf returns the command that asks for e.
+func CommandOf(e Event) Command {
 	switch e := e.(type) {
 	case RunRecorded:
-		return Decider.Gives(s, RecordRun(e), events)
+		return RecordRun(e)
 	case AttemptRecorded:
-		return Decider.Gives(s, RecordAttempt(e), events)
+		return RecordAttempt(e)
 	case AttemptWithdrawn:
-		return Decider.Gives(s, WithdrawAttempt(e), events)
+		return WithdrawAttempt(e)
 	}
 	panic(fmt.Sprintf("exam: unreachable event %T", e))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/task"
 )
 
@@ -74,6 +75,14 @@ type AttemptRecorded struct {
 	Family    string       `json:"family"`
 	Outcome   TrialOutcome `json:"outcome"`
 	LatencyMs int64        `json:"latencyMs"`
+
+	producer.Signed `json:"signed,omitzero"`
+}
+
+// sameAs reports whether two events say the same of an attempt, whoever signed them.
+func (e AttemptRecorded) sameAs(other AttemptRecorded) bool {
+	e.Signed, other.Signed = producer.Signed{}, producer.Signed{}
+	return e == other
 }
 
 // A TrialOutcome is how a trial attempt ended, in the words of the harness.
@@ -118,6 +127,8 @@ type AttemptWithdrawn struct {
 	Agent   agent.Ref `json:"agent"`
 	Attempt string    `json:"attempt"`
 	Reason  string    `json:"reason"`
+
+	producer.Signed `json:"signed,omitzero"`
 }
 
 // EventType implements [domain.Event].
@@ -201,7 +212,7 @@ func record(s State, e AttemptRecorded) ([]Event, error) {
 		return nil, fmt.Errorf("the latency of an attempt is a number of milliseconds: %w", domain.ErrInvalid)
 	case ok && before.Withdrawn:
 		return nil, fmt.Errorf("attempt %s was withdrawn; record another under an id of its own: %w", e.Attempt, domain.ErrConflict)
-	case ok && before.Recorded != e:
+	case ok && !before.Recorded.sameAs(e):
 		return nil, fmt.Errorf("attempt %s is recorded already, with another content; withdraw it first: %w", e.Attempt, domain.ErrConflict)
 	case ok:
 		return nil, nil

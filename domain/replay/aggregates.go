@@ -12,8 +12,11 @@ import (
 	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/session"
+	"github.com/karatum/mystery/domain/shield"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -52,6 +55,16 @@ func (p *Replay) aggregate(s ledger.Stream) aggregate {
 		f := &plans{decider: plan.Decider, check: plan.Check, named: nameOfPlan(s)}
 		p.plans[id] = f
 		return f
+	case "producer":
+		f := &producers{
+			decider: producer.Decider, check: producer.Check,
+			named: func(e producer.Event) bool {
+				r, ok := e.(producer.Registered)
+				return !ok || producer.StreamOf(r.Producer) == s
+			},
+		}
+		p.producers[id] = f
+		return f
 	case "seal":
 		return &folded[seal.State, seal.Command, seal.Event]{
 			decider: seal.Decider, check: seal.Check,
@@ -59,6 +72,19 @@ func (p *Replay) aggregate(s ledger.Stream) aggregate {
 				sealed, ok := e.(seal.Sealed)
 				return !ok || seal.StreamOf(sealed.Consent) == s
 			},
+		}
+	case "session":
+		return &folded[session.State, session.Command, session.Event]{
+			decider: session.Decider, check: session.Check,
+			named: func(e session.Event) bool {
+				o, ok := e.(session.Opened)
+				return !ok || session.StreamOf(o.Session) == s
+			},
+		}
+	case "shield-case":
+		return &folded[shield.State, shield.Command, shield.Event]{
+			decider: shield.Decider, check: shield.Check,
+			named: func(e shield.Event) bool { o, ok := e.(shield.CaseOpened); return !ok || shield.StreamOf(o.Case) == s },
 		}
 	case "shop":
 		return &slot{replay: p, stream: s}
@@ -82,6 +108,17 @@ func (n nobody) add([]domain.Event, []ledger.Record) error {
 // plans is the aggregate of a consent's plans.
 type plans = folded[plan.State, plan.Command, plan.Event]
 
+// producers is the aggregate of a producer.
+type producers = folded[producer.State, producer.Command, producer.Event]
+
+// producer returns what a producer may do at the end of what has been read.
+func (p *Replay) producer(id string) (s producer.State) {
+	if known := p.producers[id]; known != nil {
+		s = known.state
+	}
+	return s
+}
+
 // A folded is an aggregate that needs nothing but its own events.
 type folded[S, C any, E domain.Event] struct {
 	decider domain.Decider[S, C, E]
@@ -101,10 +138,28 @@ func (f *folded[S, C, E]) add(events []domain.Event, _ []ledger.Record) error {
 			return &misfit{i, bad("%s tells of what has another stream", e.EventType())}
 		}
 	}
-	if err := f.check(f.state, own); err != nil {
+	if !fromProducer(events[0]) {
+		return f.take(own)
+	}
+	for i := range own { // each of what a producer sent together is decided on its own
+		if err := f.take(own[i : i+1]); err != nil {
+			return &misfit{i, err}
+		}
+	}
+	return nil
+}
+
+func fromProducer(e domain.Event) bool {
+	source, ok := e.(producer.Source)
+	return ok && source.Proof() != producer.Signed{}
+}
+
+// take checks the events of one command, and folds them in.
+func (f *folded[S, C, E]) take(events []E) error {
+	if err := f.check(f.state, events); err != nil {
 		return err
 	}
-	for _, e := range own {
+	for _, e := range events {
 		f.state = f.decider.Evolve(f.state, e)
 	}
 	return nil

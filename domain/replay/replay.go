@@ -18,11 +18,14 @@
 // for tasks keeps the limits of their consent, for each and for a month; that an incident
 // follows from a confirmed finding on its consent, that who signed for it or for a
 // correction was a maintainer, and that its disclosure carries the sealed records of its
-// stream byte for byte; that who replied to a finding had given the consent.
+// stream byte for byte; that who replied to a finding had given the consent; that what a
+// producer wrote carries the signature of a key that was registered for it at that place
+// in the log, was allowed to it, and stands there once.
 //
 // # What is not
 //
-// What only the world knows: what hosts, registries and contract wallets answered.
+// What only the world knows: what hosts, registries and contract wallets answered, and
+// whose host a copy of an agent was attacked at.
 // Nor whether the end of the log was cut off, which the public log tells; and plans
 // and marks are not made again from their keys, which package verify does.
 package replay
@@ -36,6 +39,7 @@ import (
 	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/programme"
 )
 
@@ -65,13 +69,15 @@ type Tip struct {
 // with the number of streams and of commits, not with that of records. It is for one
 // goroutine.
 type Replay struct {
-	catalog  domain.Catalog
-	position uint64
-	records  uint64
-	streams  map[ledger.Stream]*stream
-	plans    map[string]*plans // by consent
-	batches  batches
-	purses   map[string]*purse // by consent
+	catalog   domain.Catalog
+	position  uint64
+	records   uint64
+	streams   map[ledger.Stream]*stream
+	plans     map[string]*plans // by consent
+	batches   batches
+	purses    map[string]*purse               // by consent
+	producers map[string]*producers           // by id
+	signed    map[producer.Signature]struct{} // of events of producers
 
 	consequences consequences
 
@@ -97,6 +103,7 @@ type run struct {
 func New(catalog domain.Catalog) *Replay {
 	return &Replay{
 		catalog: catalog, streams: make(map[ledger.Stream]*stream), plans: make(map[string]*plans), purses: make(map[string]*purse),
+		producers: make(map[string]*producers), signed: make(map[producer.Signature]struct{}),
 		batches: batches{states: make(map[uint64]*batch.State), known: make(map[domain.Hash]struct{})},
 		consequences: consequences{
 			granted: make(map[string]consent.Terms), found: make(map[string]map[int]found), maintainers: make(map[programme.Maintainer]struct{}),
@@ -193,11 +200,31 @@ func (p *Replay) check(r *ledger.Record) (domain.Event, error) {
 			return nil, bad("its data is not the canonical form of the event")
 		}
 	}
+	if fromProducer(e) {
+		if err := p.vouched(r, e); err != nil {
+			return nil, err
+		}
+	}
 	s.tip = Tip{r.Version, r.Hash}
 	if p.catalog.Visibility(r.Type) == domain.Public {
 		p.batches.count(e)
 	}
 	return e, nil
+}
+
+// vouched checks that the event of a record is its producer's. Its signature stands
+// there once: who has the log can copy it, and nothing else.
+func (p *Replay) vouched(r *ledger.Record, e domain.Event) error {
+	source, _ := e.(producer.Source)
+	signed := source.Proof()
+	if _, twice := p.signed[signed.Signature]; twice {
+		return bad("the signature of its producer stands in the log before")
+	}
+	p.signed[signed.Signature] = struct{}{}
+	if actor := producer.Actor(signed.Producer); r.Actor != actor {
+		return bad("its actor is %s, and it is signed by %s", r.Actor, actor)
+	}
+	return producer.Verify(p.producer, r.Stream, r.Type, r.Data, r.Time)
 }
 
 // finish checks the append that was read.

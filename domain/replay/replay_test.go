@@ -18,15 +18,18 @@ import (
 	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/programme"
 	"github.com/karatum/mystery/domain/replay"
 	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/session"
+	"github.com/karatum/mystery/domain/shield"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
 )
 
 var catalog = domain.NewCatalog(agent.Events, batch.Events, consent.Events, exam.Events, finding.Events, incident.Events,
-	plan.Events, programme.Events, seal.Events, shop.Events)
+	plan.Events, producer.Events, programme.Events, seal.Events, session.Events, shield.Events, shop.Events)
 
 // A history is a ledger written by hand, whose chains are always right.
 type history struct {

@@ -12,22 +12,29 @@ import (
 	"github.com/karatum/mystery/domain/checkpoint"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/merkle"
+	"github.com/karatum/mystery/domain/producer"
 )
 
 // A LogCheck reads a public log again from its first record: each record has the hash
 // that is its entry, the hashes of each stream lead from record to record, over sealed
-// ones where an event opens them, and all entries together make the tree that was
-// signed, now and when it was last looked at. What does not hold is an [ErrFailed].
+// ones where an event opens them, what a producer wrote carries its signature and stands
+// there once, and all entries together make the tree that was signed, now and when it was
+// last looked at. What does not hold is an [ErrFailed].
 type LogCheck struct {
-	seen checkpoint.Checkpoint // zero if there is none
-	edge merkle.Edge
-	tips map[ledger.Stream]tip
+	seen      checkpoint.Checkpoint // zero if there is none
+	edge      merkle.Edge
+	tips      map[ledger.Stream]tip
+	producers map[ledger.Stream]producer.State
+	signed    map[producer.Signature]struct{} // of events of producers
 }
 
 // NewLogCheck returns the check of a log of which nothing has been read. seen is a
 // checkpoint of it that was signed before, the zero Checkpoint if there is none.
 func NewLogCheck(seen checkpoint.Checkpoint) *LogCheck {
-	return &LogCheck{seen: seen, tips: make(map[ledger.Stream]tip)}
+	return &LogCheck{
+		seen: seen, tips: make(map[ledger.Stream]tip),
+		producers: make(map[ledger.Stream]producer.State), signed: make(map[producer.Signature]struct{}),
+	}
 }
 
 // Size returns how many records have been read.
@@ -102,6 +109,9 @@ func (l *LogCheck) add(entry domain.Hash, item []byte) error {
 	if err := l.follow(&r, shown.Prev, entry); err != nil {
 		return err
 	}
+	if err := l.vouch(&r); err != nil {
+		return err
+	}
 	l.edge.Append(leaf)
 	if l.edge.Size()%merkle.TileWidth == 0 {
 		l.edge.Flush() // nobody needs the tiles
@@ -137,6 +147,39 @@ func (l *LogCheck) follow(r *ledger.Record, prev, hash domain.Hash) error {
 		return bad("the hashes of %s do not lead from version %d to version %d", r.Stream, last.version, r.Version)
 	}
 	l.tips[r.Stream] = tip{r.Version, hash}
+	return nil
+}
+
+// vouch checks that an event of a producer is its own, and keeps what producers may do.
+func (l *LogCheck) vouch(r *ledger.Record) error {
+	if r.Stream.Category() == "producer" {
+		e, err := domain.NewCatalog(producer.Events).Decode(r.Type, r.Data)
+		if err != nil {
+			return bad("it cannot be read: %v", err)
+		}
+		if e, ok := e.(producer.Event); ok {
+			l.producers[r.Stream] = producer.Decider.Evolve(l.producers[r.Stream], e)
+		}
+		return nil
+	}
+	_, signed, err := producer.Split(r.Data)
+	if err != nil {
+		return bad("it cannot be read: %v", err)
+	}
+	if signed == (producer.Signed{}) {
+		if producer.Only(r.Type) {
+			return bad("no producer has signed it, and nobody else writes %s", r.Type)
+		}
+		return nil
+	}
+	if _, twice := l.signed[signed.Signature]; twice {
+		return bad("the signature of its producer stands in the log before")
+	}
+	l.signed[signed.Signature] = struct{}{}
+	states := func(id string) producer.State { return l.producers[producer.StreamOf(id)] }
+	if err := producer.Verify(states, r.Stream, r.Type, r.Data, r.Time); err != nil {
+		return bad("%s", domain.Sentence(err))
+	}
 	return nil
 }
 

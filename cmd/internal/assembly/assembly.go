@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/api"
+	"github.com/karatum/mystery/api/operator"
 	"github.com/karatum/mystery/chain/attester"
 	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/commands"
@@ -108,7 +109,9 @@ type Programme struct {
 	public  publicLog
 	nodes   rpc.Set
 	clock   *Clock
-	closers []func()
+
+	submissions *operator.Submissions
+	closers     []func()
 }
 
 // Open assembles the programme on its database, which it starts and migrates as
@@ -159,6 +162,11 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if err != nil {
 		return p, err
 	}
+	admission, err := p.openAdmission(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.submissions = operator.NewSubmissions()
 	p.bodies = &tables.Bodies{Pool: p.pool}
 	p.Reader = projections.Reader{Pool: p.pool}
 	p.runner = &projections.Runner{Log: p.ledger, Catalog: catalog, Pool: p.pool, Projections: projections.All(), Logger: p.log}
@@ -168,6 +176,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	p.Service = &commands.Service{
 		Log: p.ledger, Catalog: catalog, Now: p.Now, Rand: &lockedReader{r: random},
 		Domain: signedDomain, Hosts: p.hosts(o), Gate: gate, Texts: p.bodies, Histories: commands.NewHistories(),
+		Admission: admission, ConsentHosts: p.Reader,
 	}
 	if p.Service.Secrets, err = p.openSecrets(ctx, o.Secrets); err != nil {
 		return p, err
@@ -224,14 +233,29 @@ func (p *Programme) work(catalog domain.Catalog) *work {
 // openGate gives the gate connections of its own: a sender that holds one needs
 // others to append, and must not wait for those that want to hold it too.
 func (p *Programme) openGate(ctx context.Context) (*tables.Gate, error) {
+	pool, err := p.ownPool(ctx, 2*parallel)
+	return &tables.Gate{Pool: pool}, err
+}
+
+// admitted is how many requests of producers are let in at once.
+const admitted = 8
+
+// openAdmission is the same for requests of producers.
+func (p *Programme) openAdmission(ctx context.Context) (*tables.Admission, error) {
+	pool, err := p.ownPool(ctx, admitted)
+	return &tables.Admission{Pool: pool}, err
+}
+
+// ownPool returns connections that nothing else uses.
+func (p *Programme) ownPool(ctx context.Context, size int32) (*pgxpool.Pool, error) {
 	c := p.pool.Config()
-	c.MaxConns, c.MinConns = 2*parallel, 0
+	c.MaxConns, c.MinConns = size, 0
 	pool, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	p.closers = append(p.closers, pool.Close)
-	return &tables.Gate{Pool: pool}, nil
+	return pool, nil
 }
 
 func (p *Programme) openDatabase(ctx context.Context, o Options) (err error) {
@@ -322,6 +346,7 @@ func (p *Programme) CatchUp(ctx context.Context) error { return p.runner.CatchUp
 func (p *Programme) Handler() http.Handler {
 	return api.New(api.Config{
 		Service: p.Service, Reader: p.Reader, Ledger: p.Ledger, Bodies: p.bodies, PublicURL: p.config.PublicURL, Now: p.Now, Facts: p.facts(),
+		Producers: p.Service, Counted: p.submissions.Count,
 		Limits: p.limits(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp, Attesting: p.Attesting,
 	})
 }

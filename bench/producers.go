@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/karatum/mystery/api"
+	"github.com/karatum/mystery/api/client"
+	"github.com/karatum/mystery/commands"
+	"github.com/karatum/mystery/commands/eventlog/postgres"
+	"github.com/karatum/mystery/commands/tables"
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/producer"
+	"github.com/karatum/mystery/domain/session"
+)
+
+// Sizes of what two producers send.
+const (
+	producersSending = 2
+	senders          = 4 // of each
+	sessionsSent     = 100
+	actionsSent      = 99
+	eventsAtOnce     = 25
+)
+
+// An intake is how fast events of producers were taken, over a network connection to this
+// machine, with all of their signatures checked.
+type intake struct {
+	Producers int     `json:"producers"`
+	Events    int     `json:"events"`
+	AtOnce    int     `json:"eventsAtOnce"`
+	PerSecond float64 `json:"eventsPerSecond"` // the median
+}
+
+// producers measures how fast events are taken.
+func (b *bench) producers(ctx context.Context, rounds int) ([]intake, error) {
+	own, err := pgxpool.NewWithConfig(ctx, b.pool.Config())
+	if err != nil {
+		return nil, err
+	}
+	defer own.Close()
+	log := postgres.New(b.pool, postgres.Options{})
+	defer log.Close()
+	service := &commands.Service{
+		Log: log, Catalog: commands.Catalog(), Now: time.Now, Histories: commands.NewHistories(), Admission: &tables.Admission{Pool: own},
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	url := "http://" + l.Addr().String()
+	server := &http.Server{
+		Handler:           api.New(api.Config{Service: service, Producers: service, PublicURL: url, Now: time.Now}),
+		ReadHeaderTimeout: time.Minute,
+	}
+	go func() { _ = server.Serve(l) }() // until it is closed
+	defer server.Close()
+
+	var clients []*client.Client
+	for i := range producersSending {
+		c, err := registered(ctx, service, url, fmt.Sprint("recorder-", i))
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, c)
+	}
+	var rates []float64
+	for round := range rounds {
+		rate, err := sendAll(ctx, clients, round)
+		if err != nil {
+			return nil, err
+		}
+		rates = append(rates, rate)
+	}
+	return []intake{{producersSending, producersSending * sessionsSent * (actionsSent + 1), eventsAtOnce, median(rates)}}, nil
+}
+
+// registered registers a producer and returns its client.
+func registered(ctx context.Context, s *commands.Service, url, name string) (*client.Client, error) {
+	seed := sha256.Sum256([]byte(name))
+	private := ed25519.NewKeyFromSeed(seed[:])
+	now := time.Now().UTC().Truncate(time.Second)
+	err := s.Producer(ctx, ledger.Meta{Actor: "bench", Command: name}, name, producer.Register{
+		Producer: name, Types: []domain.Type{"session.opened.v1", "session.action_recorded.v1"}, Streams: []string{"session/" + name},
+		Key: producer.Key{ID: "1", Public: producer.PublicKey(private[ed25519.SeedSize:]), NotBefore: now, NotAfter: now.AddDate(1, 0, 0)},
+	})
+	connections := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // as net/http says
+	connections.MaxIdleConnsPerHost = senders
+	return &client.Client{
+		URL: url, Signer: producer.Signer{Producer: name, Key: "1", Private: private}, Now: time.Now, HTTP: &http.Client{Transport: connections},
+	}, err
+}
+
+// sendAll sends sessions of all clients at once, and returns how many events a second
+// were taken. They are signed before.
+func sendAll(ctx context.Context, clients []*client.Client, round int) (float64, error) {
+	type batch struct {
+		client *client.Client
+		events []producer.CloudEvent
+	}
+	var work []batch
+	for i := range sessionsSent {
+		for _, c := range clients {
+			events, err := sessionOf(c, fmt.Sprintf("%s-%d-%d", c.Producer, round, i))
+			if err != nil {
+				return 0, err
+			}
+			work = append(work, batch{c, events})
+		}
+	}
+	next := make(chan batch)
+	began := time.Now()
+	errs := make(chan error, senders*len(clients))
+	var wg sync.WaitGroup
+	for range senders * len(clients) {
+		wg.Go(func() {
+			var failed error
+			for b := range next {
+				for from := 0; from < len(b.events) && failed == nil; from += eventsAtOnce {
+					_, failed = b.client.Send(ctx, b.events[from:min(from+eventsAtOnce, len(b.events))]...)
+				}
+			}
+			errs <- failed
+		})
+	}
+	for _, b := range work {
+		next <- b
+	}
+	close(next)
+	wg.Wait()
+	took := time.Since(began)
+	close(errs)
+	var failed []error
+	for err := range errs {
+		failed = append(failed, err)
+	}
+	return float64(len(clients)*sessionsSent*(actionsSent+1)) / took.Seconds(), errors.Join(failed...)
+}
+
+// sessionOf returns the signed events of a session.
+func sessionOf(c *client.Client, id string) (events []producer.CloudEvent, err error) {
+	stream := session.StreamOf(id)
+	add := func(id string, e producer.Source) {
+		signed, failed := c.Sign(stream, e, id, time.Now())
+		events, err = append(events, signed), errors.Join(err, failed)
+	}
+	add("opened", session.Opened{Session: id, Agent: agent.Ref("build:42"), Kind: session.Runtime, StartedAt: "2026-10-16T10:00:00Z"})
+	for n := range actionsSent {
+		add(fmt.Sprint(n), session.ActionRecorded{
+			Session: id, N: int64(n), Actor: "agent", Action: "message", Decision: "none", At: "2026-10-16T10:00:00Z",
+		})
+	}
+	return events, err
+}
+
+func printIntakes(w io.Writer, list []intake) error {
+	if len(list) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "producers\tevents\tat once\tevents/s\t")
+	for _, r := range list {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%.0f\t\n", r.Producers, r.Events, r.AtOnce, r.PerSecond)
+	}
+	return t.Flush()
+}
