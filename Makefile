@@ -53,7 +53,7 @@ test: postgres compiler ## run all tests, with the race detector where things ru
 	@[ -z "$(race_flag)" ] || go test -timeout $(TIMEOUT) ./cmd/karatum-demo
 	@cd bench && go vet ./... && go build -o /dev/null ./...
 
-test-peers: postgres compiler peers ## run the tests against programs of others: wallets, nodes, clients (npm)
+test-peers: postgres compiler peers ## run the tests against programs of others: wallets, nodes, clients, a browser (npm)
 	@PEERS=$(CURDIR)/.ci/peers CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) \
 		go test $(race_flag) -tags peers -run '^TestPeer' -timeout $(TIMEOUT) ./...
 
@@ -153,6 +153,10 @@ peers: ## install the programs of others that test-peers runs against
 	if ! { type -P openssl && type -P curl; } >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
 		echo 'openssl or curl, with which a producer can do, is missing: installing both' >&2; \
 		$(call install,openssl curl ca-certificates); \
+	fi; \
+	if ! type -P chromium >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
+		echo 'Chromium, in which pages are looked at, is missing: installing it' >&2; \
+		$(call install,chromium fonts-liberation fonts-dejavu-core); \
 	fi; \
 	if ! type -P npm >/dev/null; then \
 		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \

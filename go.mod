@@ -8,6 +8,8 @@ require (
 	github.com/a2aproject/a2a-go/v2 v2.0.0
 	github.com/andybalholm/brotli v1.3.0
 	github.com/cbergoon/merkletree v0.2.0
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.4.1
 	github.com/dunglas/httpsfv v1.1.2
@@ -34,7 +36,10 @@ require github.com/hashicorp/golang-lru/v2 v2.0.7
 
 require github.com/pandatix/go-cvss v0.6.4
 
-require github.com/fsnotify/fsnotify v1.6.0 // indirect
+require (
+	github.com/fsnotify/fsnotify v1.6.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+)
 
 require (
 	dario.cat/mergo v1.0.1 // indirect
