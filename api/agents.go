@@ -34,6 +34,7 @@ type agentBody struct {
 	Note         string            `json:"note" doc:"The note on the agent's certificate."`
 	Consents     []ConsentSummary  `json:"consents" doc:"The last 20, latest first."`
 	Finding      *findingBody      `json:"finding,omitempty" doc:"The latest."`
+	Passport     passport          `json:"passport" doc:"What is known of the agent, line by line. The lines are never averaged into one figure."`
 }
 
 func (s *server) registerAgents(api huma.API) {
@@ -93,7 +94,8 @@ func (s *server) agentBody(ctx context.Context, ref agent.Ref) (b agentBody, err
 		}
 		b.Finding = &found
 	}
-	return b, nil
+	b.Passport, err = s.passportOf(ctx, a, b.Note, f)
+	return b, err
 }
 
 // whyOver says why a consent ended, to be put behind the day on which it did.
@@ -112,16 +114,19 @@ func whyOver(reason consent.EndReason) string {
 // is the last consent that was granted, if there is one.
 func note(last []projections.Consent, f *projections.Finding) (word, text string) {
 	if len(last) == 0 {
-		return "never", "The owner of this agent has never agreed to spot checks."
+		return "never", "The owner of this agent has never agreed to spot checks, so nobody has looked at how it does where it is not examined. " +
+			"That speaks neither for it nor against it."
 	}
 	c := last[0]
 	switch c.State {
 	case projections.Active:
 		text = fmt.Sprintf("The owner agreed to spot checks on %s.", c.Recorded.Format(time.DateOnly))
 	case projections.Revoked:
-		text = fmt.Sprintf("The owner revoked the consent to spot checks on %s.", c.Over.Format(time.DateOnly))
+		text = fmt.Sprintf("The owner revoked the consent to spot checks on %s, and no task was sent since. "+
+			"That says nothing of why; what was found before stands.", c.Over.Format(time.DateOnly))
 	default:
-		text = fmt.Sprintf("The consent to spot checks ended on %s%s.", c.Over.Format(time.DateOnly), whyOver(consent.EndReason(c.Reason)))
+		text = fmt.Sprintf("The consent to spot checks ended on %s%s, and no task was sent since. "+
+			"That says nothing of how the agent does now; what was found before stands.", c.Over.Format(time.DateOnly), whyOver(consent.EndReason(c.Reason)))
 	}
 	if f == nil {
 		return c.State, text + " Nothing has been compared yet."

@@ -121,6 +121,7 @@ func New(c Config) http.Handler {
 	s.registerVerify(api)
 	s.registerFindings(api)
 	s.registerIncidents(api)
+	s.registerStats(api)
 	s.registerAgents(api)
 	s.registerSurfaces(api)
 	s.registerLedger(api)

@@ -658,7 +658,7 @@ func TestNotes(t *testing.T) {
 	w.ok(w.service.Agent(t.Context(), w.meta("certify"), honest, agent.RecordCertificate{Certificate: "crt_1"}))
 	w.ok(w.service.Agent(t.Context(), w.meta("verify"), honest, agent.VerifyIdentity{URL: "https://agent.example/"}))
 	w.ok(w.runner.CatchUp(t.Context()))
-	expect("ended", "ended on 2026-03-01, as the agent's certificate was withdrawn.")
+	expect("ended", "ended on 2026-03-01, as the agent's certificate was withdrawn, and no task was sent since.")
 }
 
 func TestHeaders(t *testing.T) {

@@ -42,7 +42,7 @@ var (
 func (w *world) maintained() *world {
 	w.t.Helper()
 	for _, p := range []person{ann, bob} {
-		c := programme.RegisterMaintainer{Name: p.name, Key: domain.Hash(p.key.Public().(ed25519.PublicKey))} //nolint:errcheck // it always is one
+		c := programme.RegisterMaintainer{Name: p.name, Key: domain.Hash(p.key.Public().(ed25519.PublicKey))}
 		w.ok(w.service.Programme(w.t.Context(), w.meta(p.name), c))
 	}
 	w.ok(w.runner.CatchUp(w.t.Context()))
@@ -76,6 +76,17 @@ func (w *world) act(id string, status int, body map[string]any) {
 	if a := w.do(http.MethodPost, root+"/incidents/"+id+"/actions", encode(body)); a.status != status {
 		w.t.Errorf("%v on %s: %d, want %d: %s", body["do"], id, a.status, status, a.body)
 	}
+}
+
+// grave configures incidents to be high.
+func (w *world) grave() {
+	w.t.Helper()
+	w.ok(w.service.Programme(w.t.Context(), w.meta("grave"), programme.Publish{
+		Terms:     programme.TermsPublished{Version: terms.Current().Number, Hash: terms.Current().Hash()},
+		Pool:      programme.PoolPublished{Version: identity.Version(), Hash: identity.Hash()},
+		Catalogue: programme.CataloguePublished{Digest: domain.Sum([]byte("catalogue"))},
+		Keys:      w.service.Secrets.Keys(), IncidentSeverity: programme.HighSeverity,
+	}))
 }
 
 // crawl gets everything that is served in public, by path: each path of openapi.json,
@@ -161,12 +172,7 @@ func TestPrivateIncidentLeavesNoTrace(t *testing.T) {
 func TestIncident(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t).furnish().maintained()
-	w.ok(w.service.Programme(t.Context(), w.meta("grave"), programme.Publish{
-		Terms:     programme.TermsPublished{Version: terms.Current().Number, Hash: terms.Current().Hash()},
-		Pool:      programme.PoolPublished{Version: identity.Version(), Hash: identity.Hash()},
-		Catalogue: programme.CataloguePublished{Digest: domain.Sum([]byte("catalogue"))},
-		Keys:      w.service.Secrets.Keys(), IncidentSeverity: programme.HighSeverity,
-	}))
+	w.grave()
 	id := w.grant(honest)
 	first := w.confirmedFinding(id, honest, 1)
 	inc := incident.ID(id)
@@ -356,4 +362,63 @@ func TestCorrection(t *testing.T) {
 		}
 	}
 	w.replays()
+}
+
+// A passport has a line for each thing that is known, with the records that it rests on,
+// and says of all others that there is no data.
+func TestPassport(t *testing.T) {
+	t.Parallel()
+	l := newWorld(t).furnish().maintained().publicLog()
+	l.grave()
+	line := func(name string) map[string]any {
+		t.Helper()
+		p, _ := l.get(root + "/agents/" + string(honest))["passport"].(map[string]any)
+		line, _ := p[name].(map[string]any)
+		return line
+	}
+	for _, name := range []string{"shield", "sessions", "incidents"} {
+		if got := line(name); got["text"] != "no data" {
+			t.Errorf("the line %s of an agent of which nothing is known is %v", name, got)
+		}
+	}
+	if got := fmt.Sprint(line("mystery")["text"]); !strings.Contains(got, "never agreed") {
+		t.Errorf("the line of an agent that never agreed is %q", got)
+	}
+
+	id := l.grant(honest)
+	l.confirmedFinding(id, honest, 1)
+	inc := incident.ID(id)
+	l.ok(l.service.OpenIncident(t.Context(), id, 1))
+	l.act(inc, http.StatusOK, step(inc, 1, incident.Confirm, "seen again", ann))
+	l.pass(7 * 24 * time.Hour)
+	l.act(inc, http.StatusOK, step(inc, 2, incident.Disclose, "a week is over", ann))
+	l.act(inc, http.StatusOK, step(inc, 3, incident.Recall, "misleads", ann, bob))
+	l.publish()
+	for name, text := range map[string]string{
+		"certificate": "RECALLED", "mystery": "A gap.", "shield": "no data", "sessions": "no data", "incidents": "7.0 high",
+	} {
+		got := line(name)
+		if !strings.Contains(fmt.Sprint(got["text"]), text) || (got["recalled"] == true) != (name == "certificate") {
+			t.Errorf("the line %s is %v, want %q in it", name, got, text)
+		}
+		proofs, _ := got["evidence"].([]any)
+		if (len(proofs) == 0) != (text == "no data") {
+			t.Errorf("the line %s has the evidence %v", name, proofs)
+		}
+		for _, p := range proofs {
+			e, _ := p.(map[string]any)
+			for _, link := range []string{"recordUrl", "proofUrl"} {
+				to := fmt.Sprint(e[link])
+				if got := l.get(strings.TrimPrefix(to, "https://karatum.com")); got["hash"] != e["hash"] {
+					t.Errorf("%s of %v leads to %v", link, e, got)
+				}
+			}
+		}
+	}
+
+	stats := l.get(root + "/stats")
+	all, _ := stats["all"].(map[string]any)
+	if fmt.Sprint(all["incidents"]) != "map[high:1]" || all["lostShare"] != "no data" || stats["asOf"] == 0.0 {
+		t.Errorf("stats are %v", stats)
+	}
 }

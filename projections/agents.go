@@ -14,7 +14,7 @@ import (
 
 // Agents is what is known of each registered agent.
 var Agents = Projection{
-	Name: "agents", Version: 2, Visibility: domain.Public, ByStream: true,
+	Name: "agents", Version: 3, Visibility: domain.Public, ByStream: true,
 	Tables: `
 		create table agents (
 			agent  text        primary key,
@@ -23,10 +23,11 @@ var Agents = Projection{
 			since  timestamptz not null
 		);
 		create table agent_holdings ( -- verified identities and certificates in force
-			agent text        not null,
-			kind  text        not null,
-			value text        not null,
-			since timestamptz not null,
+			agent   text        not null,
+			kind    text        not null,
+			value   text        not null,
+			since   timestamptz not null,
+			version bigint      not null, -- in the agent's stream
 			primary key (agent, kind, value)
 		)`,
 	Apply: applyAgents,
@@ -40,8 +41,8 @@ var (
 		update agents a set wallet = v.wallet
 		from unnest($1::text[], $2::text[]) as v (agent, wallet) where a.agent = v.agent`}
 	holdThing = &Change{Table: "agent_holdings", Key: 3, SQL: `
-		insert into agent_holdings (agent, kind, value, since)
-		select * from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[])
+		insert into agent_holdings (agent, kind, value, since, version)
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[])
 		on conflict (agent, kind, value) do nothing`}
 	dropThing = &Change{Table: "agent_holdings", Key: 3, SQL: `
 		delete from agent_holdings h
@@ -57,11 +58,11 @@ func applyAgents(_ context.Context, tx Tx, r ledger.Record, e domain.Event) erro
 	case agent.OwnerChanged:
 		return tx.Do(moveAgent, id, e.To.String())
 	case agent.IdentityVerified:
-		return tx.Do(holdThing, id, "identity", e.URL, r.Time)
+		return tx.Do(holdThing, id, "identity", e.URL, r.Time, r.Version)
 	case agent.IdentityWithdrawn:
 		return tx.Do(dropThing, id, "identity", e.URL)
 	case agent.CertificateRecorded:
-		return tx.Do(holdThing, id, "certificate", e.Certificate, r.Time)
+		return tx.Do(holdThing, id, "certificate", e.Certificate, r.Time, r.Version)
 	case agent.CertificateWithdrawn:
 		return tx.Do(dropThing, id, "certificate", e.Certificate)
 	}
@@ -70,8 +71,9 @@ func applyAgents(_ context.Context, tx Tx, r ledger.Record, e domain.Event) erro
 
 // A Holding is a verified identity or a certificate in force.
 type Holding struct {
-	Value string
-	Since time.Time
+	Value   string
+	Since   time.Time
+	Version uint64 // of the event in the agent's stream
 }
 
 // An Agent is what is known of a registered agent.
@@ -92,13 +94,13 @@ func (r Reader) Agent(ctx context.Context, ref agent.Ref) (a Agent, err error) {
 			`select agent, wallet, demo, since from agents where agent = $1`, string(ref)); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `select kind, value, since from agent_holdings where agent = $1 order by value`, string(ref))
+		rows, err := tx.Query(ctx, `select kind, value, since, version from agent_holdings where agent = $1 order by value`, string(ref))
 		if err != nil {
 			return err
 		}
 		var kind string
 		var h Holding
-		_, err = pgx.ForEachRow(rows, []any{&kind, &h.Value, &h.Since}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&kind, &h.Value, &h.Since, &h.Version}, func() error {
 			h.Since = h.Since.UTC()
 			if kind == "identity" {
 				a.Identities = append(a.Identities, h)

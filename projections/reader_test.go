@@ -109,8 +109,8 @@ func TestAgent(t *testing.T) {
 	got := must(r.Agent(t.Context(), house))(t)
 	want := projections.Agent{
 		Ref: house, Wallet: eip191.Address{3}, Demo: true, Since: start.Add(4 * time.Minute),
-		Identities:   []projections.Holding{{Value: "https://agent.example/", Since: start.Add(5 * time.Minute)}},
-		Certificates: []projections.Holding{{Value: "crt_1", Since: start.Add(6 * time.Minute)}},
+		Identities:   []projections.Holding{{Value: "https://agent.example/", Since: start.Add(5 * time.Minute), Version: 2}},
+		Certificates: []projections.Holding{{Value: "crt_1", Since: start.Add(6 * time.Minute), Version: 3}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Agent (-want +got):\n%s", diff)

@@ -68,7 +68,7 @@ in the field has to be caught within 39 tasks in 90 % of the runs.
 			}
 			list := scenarios(runs)
 			for i := range list {
-				list[i].play(seed + uint64(i)) //nolint:gosec // two of them
+				list[i].play(seed + uint64(i))
 			}
 			err := printScenarios(cmd.OutOrStdout(), list, asJSON)
 			for _, s := range list {

@@ -328,11 +328,13 @@ func note(r finding.Reached) string {
 		if r.GatedVerdict != finding.ExamOnly {
 			b.WriteString(" This is a first sighting: it is not confirmed by a test that holds however often one looks.")
 		}
+		b.WriteString(" That says neither why, nor that anybody meant it: the tasks of the exam are others than those in production.")
 	case finding.Consistent, finding.Watch:
-		fmt.Fprintf(&b, "No significant, material drop was found (one-sided p = %s, %s). That is no proof that there is none.", rounded(r.P), r.Test)
+		fmt.Fprintf(&b, "No significant, material drop was found (one-sided p = %s, %s). That is no proof that there is none: smaller drops go unseen.", rounded(r.P), r.Test)
 	case finding.Insufficient:
 		fmt.Fprintf(&b, "That is too little to compare: the rule asks for %d exam attempts and %d counted field tasks.",
 			r.Thresholds.MinExam, r.Thresholds.MinField)
+		b.WriteString(" That says nothing of the agent, good or bad.")
 	}
 	return b.String()
 }

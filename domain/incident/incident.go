@@ -385,7 +385,7 @@ func evolve(s State, e Event) State {
 			s.Stage = StageRejected
 		}
 	case ReplyFiled:
-		s.Replies = append(s.Replies[:len(s.Replies):len(s.Replies)], e)
+		s.Replies = append(slices.Clip(s.Replies), e)
 	case Closed:
 		s.Stage = StageClosed
 	case Disclosed:

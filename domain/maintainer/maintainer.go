@@ -36,7 +36,7 @@ func (a Action) bytes() []byte {
 type Signature [ed25519.SignatureSize]byte
 
 // MarshalText implements encoding.TextMarshaler.
-func (s Signature) MarshalText() ([]byte, error) { //nolint:recvcheck // as text it is a value
+func (s Signature) MarshalText() ([]byte, error) {
 	return hex.AppendEncode(nil, s[:]), nil
 }
 

@@ -65,7 +65,7 @@ func disclosed(h *history, at time.Time) incident.Disclosed {
 // clock of these histories stands still.
 func TestIncidents(t *testing.T) {
 	t.Parallel()
-	registered := programme.MaintainerRegistered{Name: "Ann", Key: domain.Hash(ann.Public().(ed25519.PublicKey))} //nolint:errcheck // it always is one
+	registered := programme.MaintainerRegistered{Name: "Ann", Key: domain.Hash(ann.Public().(ed25519.PublicKey))}
 	for _, tt := range []struct {
 		name   string
 		found  finding.Reached

@@ -1,0 +1,204 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
+	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/projections"
+)
+
+// A passport is what is known of an agent, in lines that stand for themselves.
+type passport struct {
+	AsOf        uint64       `json:"asOf" doc:"How many public records the latest checkpoint of the log covers. What is newer has no proof yet."`
+	Certificate passportLine `json:"certificate"`
+	Mystery     passportLine `json:"mystery"`
+	Shield      passportLine `json:"shield"`
+	Sessions    passportLine `json:"sessions"`
+	Incidents   passportLine `json:"incidents"`
+}
+
+type passportLine struct {
+	Text     string     `json:"text" doc:"In plain words; \"no data\" where nothing is known, which says neither good nor bad."`
+	Recalled bool       `json:"recalled,omitempty" doc:"If the certificate is recalled for an incident."`
+	Evidence []evidence `json:"evidence" doc:"The records that the line rests on."`
+}
+
+// evidence is a record of the public log and how to check it.
+type evidence struct {
+	Stream   ledger.Stream `json:"stream"`
+	Version  uint64        `json:"version"`
+	Index    *uint64       `json:"index,omitempty" doc:"In the public log; absent while no checkpoint covers the record."`
+	Hash     *domain.Hash  `json:"hash,omitempty"`
+	RecordAt string        `json:"recordUrl,omitempty" format:"uri"`
+	ProofAt  string        `json:"proofUrl,omitempty" format:"uri" doc:"Of its inclusion."`
+}
+
+const noData = "no data"
+
+// passportOf puts the lines of an agent together. note says how it stands to spot
+// checks.
+func (s *server) passportOf(ctx context.Context, a projections.Agent, note string, f *projections.Finding) (p passport, err error) {
+	none := passportLine{Text: noData, Evidence: []evidence{}}
+	p = passport{Certificate: none, Mystery: none, Shield: none, Sessions: none, Incidents: none}
+	switch head, err := s.Ledger.Head(ctx); {
+	case err == nil:
+		p.AsOf = head.Size
+	case !errors.Is(err, domain.ErrNotFound): // else nothing was published yet
+		return p, err
+	}
+	incidents, err := s.Reader.Incidents(ctx, projections.IncidentQuery{Agent: a.Ref, Limit: 100})
+	if err != nil {
+		return p, err
+	}
+	if p.Certificate, err = s.certificateLine(ctx, a, incidents, p.AsOf); err != nil {
+		return p, err
+	}
+	p.Mystery.Text = note
+	if f != nil {
+		if p.Mystery.Evidence, err = s.evidenceOf(ctx, p.AsOf, finding.StreamOf(f.Consent), f.Version); err != nil {
+			return p, err
+		}
+	}
+	p.Incidents, err = s.incidentsLine(ctx, incidents, p.AsOf)
+	return p, err
+}
+
+func (s *server) certificateLine(ctx context.Context, a projections.Agent, incidents []projections.Incident, asOf uint64) (passportLine, error) {
+	l := passportLine{Text: noData, Evidence: []evidence{}}
+	var said []string
+	for _, c := range a.Certificates {
+		said = append(said, fmt.Sprintf("Certificate %s is on record since %s.", c.Value, c.Since.Format("2006-01-02")))
+		e, err := s.evidenceOf(ctx, asOf, agent.StreamOf(a.Ref), c.Version)
+		if err != nil {
+			return l, err
+		}
+		l.Evidence = append(l.Evidence, e...)
+	}
+	for _, i := range incidents {
+		if i.Recall == nil {
+			continue
+		}
+		l.Recalled = true
+		said = append(said, fmt.Sprintf("RECALLED on %s for incident %s: %s.", i.Recall.At.Format("2006-01-02"), i.Opened.Incident, strings.TrimSuffix(i.Recall.Text, ".")))
+		e, err := s.evidenceOf(ctx, asOf, incident.StreamOf(i.Opened.Incident), i.Recall.Version)
+		if err != nil {
+			return l, err
+		}
+		l.Evidence = append(l.Evidence, e...)
+	}
+	if len(said) > 0 {
+		l.Text = strings.Join(said, " ")
+	}
+	return l, nil
+}
+
+func (s *server) incidentsLine(ctx context.Context, incidents []projections.Incident, asOf uint64) (passportLine, error) {
+	l := passportLine{Text: noData, Evidence: []evidence{}}
+	var said []string
+	for _, i := range incidents {
+		state := "disclosed"
+		if i.Resolution != nil {
+			state = "closed"
+		}
+		text := fmt.Sprintf("Incident %s: %s, %s %s, %s on %s.", i.Opened.Incident, i.Opened.Class, i.Opened.Severity.Score, i.Opened.Severity.Rating,
+			"disclosed", i.Recorded.Format("2006-01-02"))
+		if state == "closed" {
+			text = strings.TrimSuffix(text, ".") + fmt.Sprintf(", closed on %s.", i.Resolution.At.Format("2006-01-02"))
+		}
+		said = append(said, text)
+		e, err := s.evidenceOf(ctx, asOf, incident.StreamOf(i.Opened.Incident), i.Version)
+		if err != nil {
+			return l, err
+		}
+		l.Evidence = append(l.Evidence, e...)
+	}
+	if len(said) > 0 {
+		l.Text = strings.Join(said, " ")
+	}
+	return l, nil
+}
+
+// evidenceOf returns one record as evidence, with its place in the log if a checkpoint
+// covers it.
+func (s *server) evidenceOf(ctx context.Context, asOf uint64, stream ledger.Stream, version uint64) ([]evidence, error) {
+	e := evidence{Stream: stream, Version: version}
+	if asOf == 0 {
+		return []evidence{e}, nil
+	}
+	leaves, _, err := s.Ledger.Stream(ctx, stream, version, 1)
+	switch {
+	case errors.Is(err, domain.ErrNotFound):
+		return []evidence{e}, nil
+	case err != nil:
+		return nil, err
+	case len(leaves) == 0:
+		return []evidence{e}, nil
+	}
+	l := leaves[0]
+	e.Index, e.Hash = &l.Index, &l.Hash
+	e.RecordAt = fmt.Sprintf("%s%s/records/%d", s.PublicURL, ledgerRoot, l.Index)
+	e.ProofAt = fmt.Sprintf("%s%s/proofs/inclusion?%s", s.PublicURL, ledgerRoot, url.Values{"index": {fmt.Sprint(l.Index)}}.Encode())
+	return []evidence{e}, nil
+}
+
+type statsBody struct {
+	AsOf uint64    `json:"asOf" doc:"How many public records the latest checkpoint of the log covers."`
+	All  StatsPart `json:"all" doc:"Without Karatum's own agents."`
+	Demo demoStats `json:"demo" doc:"Karatum's own agents alone."`
+}
+
+type demoStats struct {
+	Mark
+	StatsPart
+}
+
+// A StatsPart counts what is public.
+type StatsPart struct {
+	Totals
+	Counted int    `json:"counted" doc:"Revealed tasks that count as the agents' own doing."`
+	Passed  int    `json:"passed"`
+	Blocked int    `json:"blocked" doc:"Revealed tasks that our side kept from counting."`
+	Missed  int    `json:"missed" doc:"Tasks that were not sent in time."`
+	Lost    string `json:"lostShare" doc:"Blocked and missed, of all that were to be counted, in percent; \"no data\" without any."`
+}
+
+func (s *server) registerStats(api huma.API) {
+	type output struct{ Body statsBody }
+	huma.Register(api, get("get-stats", "/stats", "How much there is of everything, from public records alone"),
+		func(ctx context.Context, _ *struct{}) (*output, error) {
+			status, err := s.Reader.Programme(ctx)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			b := statsBody{All: statsOf(status.Totals), Demo: demoStats{markOf(true), statsOf(status.Demo)}}
+			switch head, err := s.Ledger.Head(ctx); {
+			case err == nil:
+				b.AsOf = head.Size
+			case !errors.Is(err, domain.ErrNotFound):
+				return nil, s.fail(ctx, err)
+			}
+			return &output{b}, nil
+		})
+}
+
+func statsOf(t projections.Totals) StatsPart {
+	p := StatsPart{Totals: Totals(t), Passed: t.Revealed["pass"], Blocked: t.Revealed["blocked"], Missed: t.Revealed["missed"], Lost: noData}
+	for _, outcome := range []string{"pass", "fail", "refused", "timeout", "error"} {
+		p.Counted += t.Revealed[outcome]
+	}
+	if all := p.Counted + p.Blocked + p.Missed; all > 0 {
+		tenths := (2000*(p.Blocked+p.Missed) + all) / (2 * all)
+		p.Lost = fmt.Sprintf("%d.%d", tenths/10, tenths%10)
+	}
+	return p
+}
