@@ -2,9 +2,11 @@ package api_test
 
 import (
 	"crypto/ed25519"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -52,10 +54,12 @@ func (w *world) maintained() *world {
 // confirmedFinding puts a finding on a consent that is exam_only behind the gate.
 func (w *world) confirmedFinding(consentID string, ref agent.Ref, look int) string {
 	w.t.Helper()
-	w.ok(w.service.Finding(w.t.Context(), w.meta(fmt.Sprint("found ", look)), consentID, finding.Reach{
-		Consent: consentID, Agent: ref, Demo: ref == house, Cycle: finding.AfterDay, Day: uint32(20000 + look), Look: look,
-		Verdict: finding.ExamOnly, GatedVerdict: finding.ExamOnly, Note: "A gap.", Sources: []finding.Source{}, Families: []finding.Family{},
-	}))
+	var e finding.Reached // as the example has it: 40 of 40, and 18 of 40
+	data, err := os.ReadFile("../domain/finding/testdata/finding.reached.v1.json")
+	w.ok(err)
+	w.ok(json.Unmarshal(data, &e))
+	e.Consent, e.Agent, e.Demo, e.Day, e.Look, e.Note = consentID, ref, ref == house, uint32(20000+look), look, "A gap."
+	w.ok(w.service.Finding(w.t.Context(), w.meta(fmt.Sprint("found ", look)), consentID, finding.Reach(e)))
 	w.ok(w.runner.CatchUp(w.t.Context()))
 	return finding.ID(consentID, look)
 }
@@ -96,6 +100,8 @@ func (l *publicLog) crawl(consentID string) map[string]string {
 	paths := []string{
 		"/", "/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/.well-known/security.txt", "/readyz", "/healthz",
 		"/ledger/checkpoint", "/ledger/key", "/ledger/tile/0/000.p/8", "/mystery/" + consentID, "/v1/ledger/records?limit=1000",
+		"/agents", "/agents/42", "/agents/42/badge.svg", "/stack", "/stack/card", "/mystery/findings.atom", "/mystery/reveals.atom", "/mystery/opt-in",
+		"/ledger", "/ledger/batches", "/ledger/records/0", "/search?q=" + consentID,
 		"/v1/ledger/streams/incident/" + incident.ID(consentID), "/v1/ledger/streams/incident",
 		"/v1/ledger/proofs/inclusion?index=0", "/v1/ledger/proofs/consistency?from=1", "/v1/ledger/bundle?consent=" + consentID,
 	}

@@ -130,7 +130,7 @@ func (r Reader) Findings(ctx context.Context, q FindingQuery) ([]Finding, error)
 		after = *q.After
 		reached = &after.At
 	}
-	return collect(ctx, r.Pool, scanFinding, `
+	return collect(ctx, r.Pool, scanDiscussed, `
 		select f.reached, f.version, f.data, r.filed, r.data,
 			array(select made from finding_corrections c where (c.consent, c.look) = (f.consent, f.look) order by version),
 			array(select data from finding_corrections c where (c.consent, c.look) = (f.consent, f.look) order by version)
@@ -172,7 +172,19 @@ func (r Reader) latest(ctx context.Context, q FindingQuery) (*Finding, error) {
 	return &list[0], nil
 }
 
+// scanFinding reads a finding without what was said of it since.
 func scanFinding(row pgx.CollectableRow) (f Finding, err error) {
+	var data []byte
+	if err = row.Scan(&f.At, &data); err != nil {
+		return f, err
+	}
+	f.At = f.At.UTC()
+	err = domain.Unmarshal(data, &f.Reached)
+	return f, err
+}
+
+// scanDiscussed reads one with all of that.
+func scanDiscussed(row pgx.CollectableRow) (f Finding, err error) {
 	var data, reply []byte
 	var filed *time.Time
 	var made []time.Time
