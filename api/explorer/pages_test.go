@@ -259,7 +259,7 @@ func furnished() reader {
 		day := uint32(20513 - i)
 		r.plans = append(r.plans, projections.Plan{Consent: consentID, Day: day, Sealed: &plan.Sealed{}, SealedAt: start})
 		if i > 2 {
-			r.plans[i].Opened, r.plans[i].OpenedAt = &plan.Opened{Planned: true, Count: 4, Cap: 12, Notes: []plan.Note{{Endpoint: "ep_0", Reason: plan.NothingOffered, Count: 2, Names: []string{hostile}}}}, start
+			r.plans[i].Opened, r.plans[i].OpenedAt = &plan.Opened{Planned: true, Count: 4, Cap: 12, Notes: []plan.Note{{Endpoint: "ep_0", Reason: plan.NothingOffered, Count: 2, Names: []string{hostile}}, {Endpoint: "ep_1", Reason: plan.Unread, Cause: "no_card"}}}, start
 		}
 	}
 	for i := range 80 {
@@ -371,6 +371,17 @@ func TestStatesOfConsents(t *testing.T) {
 		}
 		if has := strings.Contains(body, `action="/mystery/`+consentID+`/revoke"`); has != tt.revocable {
 			t.Errorf("%s: it can be revoked on the page: %t, want %t", tt.state, has, tt.revocable)
+		}
+	}
+}
+
+// What was not shopped is said in a sentence, with the code of a reading that failed.
+func TestWhatWasNotShopped(t *testing.T) {
+	t.Parallel()
+	_, words := page(t, config(furnished()), "/mystery/"+consentID)
+	for _, want := range []string{plan.NothingOffered.Sentence(), plan.Unread.Sentence() + " The last reading failed with no_card."} {
+		if !strings.Contains(words, want) {
+			t.Errorf("the page of a consent does not say %q", want)
 		}
 	}
 }
