@@ -227,19 +227,10 @@ func (r Reader) Standings(ctx context.Context, q StandingQuery) ([]Finding, erro
 	if q.After != nil {
 		reached, id = &q.After.Recorded, q.After.ID
 	}
-	return collect(ctx, r.Pool, scanStanding, `
+	return collect(ctx, r.Pool, scanFinding, `
 		select reached, data from glance_standings
 		where ($1 = '' or verdict = $1) and ($2::timestamptz is null or (reached, consent) < ($2, $3))
 		order by reached desc, consent desc limit $4`, string(q.Verdict), reached, id, q.Limit)
-}
-
-func scanStanding(row pgx.CollectableRow) (f Finding, err error) {
-	var data []byte
-	if err = row.Scan(&f.At, &data); err != nil {
-		return f, err
-	}
-	f.At = f.At.UTC()
-	return f, domain.Unmarshal(data, &f.Reached)
 }
 
 // StandingCounts says how many consents stand at each gated verdict.
