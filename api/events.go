@@ -362,7 +362,7 @@ func submitted(events []producer.CloudEvent, name string, stream ledger.Stream) 
 	list := make([]commands.Submitted, len(events))
 	for i, e := range events {
 		t, ok := producer.TypeOf(e.Type)
-		source, fromHere := producer.ProducerOf(e.Source)
+		source, fromHere := producer.NameOf(e.Source)
 		switch {
 		case e.SpecVersion != producer.CloudVersion:
 			return nil, malformed("event %d is not of CloudEvents %s", i, producer.CloudVersion)

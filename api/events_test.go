@@ -58,11 +58,11 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-func signEvent(t testing.TB, p producertest.Producer, stream ledger.Stream, id string, e producer.Source) producer.CloudEvent {
-	t.Helper()
+func signEvent(tb testing.TB, p producertest.Producer, stream ledger.Stream, id string, e producer.Source) producer.CloudEvent {
+	tb.Helper()
 	c, err := p.Signer().Sign(stream, e, id, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }

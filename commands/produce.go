@@ -268,7 +268,7 @@ func (s *Service) attacked(ctx context.Context, e shield.Event) (shield.Command,
 		return c, nil
 	}
 	var err error
-	open.OfConsent, err = s.ConsentHosts.IsConsentHost(ctx, open.Target.Host)
+	open.OfConsent, err = s.ConsentHosts.IsConsentHost(ctx, open.Case.Target.Host)
 	return open, err
 }
 

@@ -70,16 +70,16 @@ func TestEd25519OfTheRFC(t *testing.T) {
 const body = `{"a":1}`
 
 // signed returns a request that is signed.
-func signed(t testing.TB) *http.Request {
-	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://karatum.com/v1/ledger/events", strings.NewReader(body))
+func signed(tb testing.TB) *http.Request {
+	tb.Helper()
+	r := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, "https://karatum.com/v1/ledger/events", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/cloudevents+json")
 	r.Header.Set("Idempotency-Key", "0b0e6bb2")
 	err := httpsig.Producers.Sign(r, "karatum.com", []byte(body), httpsig.Params{
 		Created: now, Expires: now.Add(time.Minute), Nonce: "nonce-nonce-nonce", KeyID: "runner/2026-10",
 	}, key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return r
 }

@@ -47,8 +47,8 @@ const (
 // SourceOf returns the attribute source of the CloudEvents of a producer.
 func SourceOf(producer string) string { return sourceBase + producer }
 
-// ProducerOf returns the producer that a source names.
-func ProducerOf(source string) (producer string, ok bool) {
+// NameOf returns the producer that a source names.
+func NameOf(source string) (producer string, ok bool) {
 	return strings.CutPrefix(source, sourceBase)
 }
 

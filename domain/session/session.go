@@ -263,6 +263,7 @@ func (s State) follows(e ActionRecorded) error {
 		if most := s.quotes[quoted{e.Call, e.Cost.Asset}]; most == nil || amount.Cmp(most) > 0 {
 			return invalid("no more is paid than was asked for before, for the same call and in the same asset")
 		}
+	default: // nothing has to come before
 	}
 	return nil
 }
@@ -300,14 +301,15 @@ func evolve(s State, e Event) State {
 		s.calls, s.quotes = make(map[string]call), make(map[quoted]*big.Int)
 	case ActionRecorded:
 		s.Actions = append(s.Actions, e)
-		s.act(e)
+		s = s.act(e)
 	case Closed:
 		s.Over = &e
 	}
 	return s
 }
 
-func (s *State) act(e ActionRecorded) {
+// act returns s behind a step. It changes the maps of s.
+func (s State) act(e ActionRecorded) State {
 	if e.Decision == Deny {
 		s.Denied++
 	}
@@ -323,4 +325,5 @@ func (s *State) act(e ActionRecorded) {
 		known.denied = true
 		s.calls[e.Call] = known
 	}
+	return s
 }

@@ -39,9 +39,7 @@ func action(t *testing.T, n int64, what session.Action, changes ...func(*session
 	return producertest.Sign(t, recorder, stream, "action", e)
 }
 
-func call(id string) func(*session.ActionRecorded) {
-	return func(e *session.ActionRecorded) { e.Call = id }
-}
+func call(e *session.ActionRecorded) { e.Call = "c1" }
 
 func denied(e *session.ActionRecorded) { e.Decision = session.Deny }
 
@@ -61,10 +59,10 @@ func closed(t *testing.T, actions ...session.ActionRecorded) session.Closed {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	hello, bye := action(t, 0, "message"), action(t, 1, "message")
-	called, answered := action(t, 0, session.ToolCall, call("c1")), action(t, 1, session.ToolResult, call("c1"))
-	refused := action(t, 0, session.ToolCall, call("c1"), denied)
-	policy := action(t, 1, "policy_decision", call("c1"), denied)
-	quote := action(t, 0, session.PaymentQuote, call("c1"), cost("1000", "usdc"))
+	called, answered := action(t, 0, session.ToolCall, call), action(t, 1, session.ToolResult, call)
+	refused := action(t, 0, session.ToolCall, call, denied)
+	policy := action(t, 1, "policy_decision", call, denied)
+	quote := action(t, 0, session.PaymentQuote, call, cost("1000", "usdc"))
 	end := closed(t, hello)
 	open := func(change func(*session.Opened)) session.Command { return session.Open(opened(change)) }
 	record := func(what session.Action, changes ...func(*session.ActionRecorded)) session.Command {
@@ -96,28 +94,28 @@ func TestDecide(t *testing.T) {
 		{Name: "a price without a cost", Given: events{opened()}, When: record(session.PaymentQuote), Err: domain.ErrInvalid},
 		{Name: "a price in floats", Given: events{opened()}, When: record(session.PaymentQuote, cost("1.5", "usdc")), Err: domain.ErrInvalid},
 		{Name: "a result of a call", Given: events{opened(), called}, When: session.RecordAction(answered), Then: events{answered}},
-		{Name: "a result of no call", Given: events{opened()}, When: record(session.ToolResult, call("c1")), Err: domain.ErrInvalid},
+		{Name: "a result of no call", Given: events{opened()}, When: record(session.ToolResult, call), Err: domain.ErrInvalid},
 		{Name: "a result of what was denied", Given: events{opened(), refused}, When: session.RecordAction(answered), Err: domain.ErrInvalid},
 		{
 			Name: "a result of what was denied afterwards", Given: events{opened(), called, policy},
-			When: session.RecordAction(action(t, 2, session.ToolResult, call("c1"))), Err: domain.ErrInvalid,
+			When: session.RecordAction(action(t, 2, session.ToolResult, call)), Err: domain.ErrInvalid,
 		},
 		{
 			Name: "a second result", Given: events{opened(), called, answered},
-			When: session.RecordAction(action(t, 2, session.ToolResult, call("c1"))), Err: domain.ErrConflict,
+			When: session.RecordAction(action(t, 2, session.ToolResult, call)), Err: domain.ErrConflict,
 		},
 		{
 			Name: "a payment of the price", Given: events{opened(), quote},
-			When: session.RecordAction(action(t, 1, session.PaymentSettled, call("c1"), cost("1000", "usdc"))),
-			Then: events{action(t, 1, session.PaymentSettled, call("c1"), cost("1000", "usdc"))},
+			When: session.RecordAction(action(t, 1, session.PaymentSettled, call, cost("1000", "usdc"))),
+			Then: events{action(t, 1, session.PaymentSettled, call, cost("1000", "usdc"))},
 		},
 		{
 			Name: "a payment of more", Given: events{opened(), quote},
-			When: session.RecordAction(action(t, 1, session.PaymentSettled, call("c1"), cost("1001", "usdc"))), Err: domain.ErrInvalid,
+			When: session.RecordAction(action(t, 1, session.PaymentSettled, call, cost("1001", "usdc"))), Err: domain.ErrInvalid,
 		},
 		{
 			Name: "a payment in another asset", Given: events{opened(), quote},
-			When: session.RecordAction(action(t, 1, session.PaymentSettled, call("c1"), cost("1", "eurc"))), Err: domain.ErrInvalid,
+			When: session.RecordAction(action(t, 1, session.PaymentSettled, call, cost("1", "eurc"))), Err: domain.ErrInvalid,
 		},
 		{Name: "close", Given: events{opened(), hello}, When: session.Close(end), Then: events{end}},
 		{Name: "close without actions", Given: events{opened()}, When: session.Close(closed(t)), Then: events{closed(t)}},

@@ -24,7 +24,7 @@ func Check(s State, events []Event) error {
 func CommandOf(e Event) Command {
 	switch e := e.(type) {
 	case CaseOpened:
-		return Open{CaseOpened: e}
+		return Open{Case: e}
 	case OutcomeRecorded:
 		return RecordOutcome(e)
 	case OutcomeAmended:
@@ -41,7 +41,7 @@ func CommandOf(e Event) Command {
 func eventOf(c Command) Event {
 	switch c := c.(type) {
 	case Open:
-		return c.CaseOpened
+		return c.Case
 	case RecordOutcome:
 		return OutcomeRecorded(c)
 	case AmendOutcome:

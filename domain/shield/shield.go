@@ -160,8 +160,7 @@ type Command interface{ shieldCommand() }
 // Open asks to open a case. OfConsent says that the host of its target is one that an
 // owner has signed a consent for.
 type Open struct {
-	CaseOpened
-
+	Case      CaseOpened
 	OfConsent bool
 }
 
@@ -256,15 +255,16 @@ func decide(s State, c Command) ([]Event, error) {
 }
 
 func open(s State, c Open) ([]Event, error) {
-	switch err := c.check(); {
+	e := c.Case
+	switch err := e.check(); {
 	case err != nil:
 		return nil, err
 	case c.OfConsent:
-		return nil, fmt.Errorf("an owner has signed a consent for %s: attack a copy somewhere else: %w", c.Target.Host, domain.ErrForbidden)
+		return nil, fmt.Errorf("an owner has signed a consent for %s: attack a copy somewhere else: %w", e.Target.Host, domain.ErrForbidden)
 	case s.Stage != "":
-		return nil, fmt.Errorf("the case %s is open already: %w", c.Case, domain.ErrConflict)
+		return nil, fmt.Errorf("the case %s is open already: %w", e.Case, domain.ErrConflict)
 	}
-	return []Event{c.CaseOpened}, nil
+	return []Event{e}, nil
 }
 
 func record(s State, e OutcomeRecorded) error {

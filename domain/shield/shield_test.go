@@ -77,13 +77,13 @@ func TestDecide(t *testing.T) {
 	broken := func(r shield.Result) shield.Command {
 		return shield.RecordOutcome{Case: "sc_1", Result: r, Signed: opened().Signed}
 	}
-	open := func(change func(*shield.CaseOpened)) shield.Command { return shield.Open{CaseOpened: opened(change)} }
+	open := func(change func(*shield.CaseOpened)) shield.Command { return shield.Open{Case: opened(change)} }
 
 	type events = []shield.Event
 	domaintest.Decide(t, shield.Decider, []domaintest.Case[shield.Command, shield.Event]{
-		{Name: "open", When: shield.Open{CaseOpened: opened()}, Then: events{opened()}},
-		{Name: "open twice", Given: events{opened()}, When: shield.Open{CaseOpened: opened()}, Err: domain.ErrConflict},
-		{Name: "open on a host of a consent", When: shield.Open{CaseOpened: opened(), OfConsent: true}, Err: domain.ErrForbidden},
+		{Name: "open", When: shield.Open{Case: opened()}, Then: events{opened()}},
+		{Name: "open twice", Given: events{opened()}, When: shield.Open{Case: opened()}, Err: domain.ErrConflict},
+		{Name: "open on a host of a consent", When: shield.Open{Case: opened(), OfConsent: true}, Err: domain.ErrForbidden},
 		{Name: "open on production", When: open(func(e *shield.CaseOpened) { e.Target.Kind = "production" }), Err: domain.ErrInvalid},
 		{Name: "open on no host", When: open(func(e *shield.CaseOpened) { e.Target.Host = "https://x" }), Err: domain.ErrInvalid},
 		{Name: "open on no agent", When: open(func(e *shield.CaseOpened) { e.Agent = "42" }), Err: domain.ErrInvalid},

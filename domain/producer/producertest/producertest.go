@@ -58,27 +58,27 @@ func (p Producer) Signer() producer.Signer {
 
 // Sign returns an event as it is on record, with the signature of the producer. id is
 // that of the event.
-func Sign[E producer.Source](t testing.TB, p Producer, stream ledger.Stream, id string, e E) E {
-	t.Helper()
+func Sign[E producer.Source](tb testing.TB, p Producer, stream ledger.Stream, id string, e E) E {
+	tb.Helper()
 	c, err := p.Signer().Sign(stream, e, id, time.Date(2026, 10, 16, 10, 0, 0, 0, time.UTC))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	signed, bare, err := c.Signed(p.Name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	data, err := producer.Join(bare, signed)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	decoded, err := domain.NewCatalog([]domain.Entry{domain.Current[E](domain.Public)}).Decode(e.EventType(), data)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	recorded, ok := decoded.(E)
 	if !ok {
-		t.Fatalf("%s became %T", e.EventType(), decoded)
+		tb.Fatalf("%s became %T", e.EventType(), decoded)
 	}
 	return recorded
 }
