@@ -80,7 +80,7 @@ func openedSession(id string) session.Opened {
 	return session.Opened{Session: id, Agent: honest, Kind: session.Runtime, StartedAt: "2026-03-01T12:00:00.000Z"}
 }
 
-func step(id string, n int) session.ActionRecorded {
+func acted(id string, n int) session.ActionRecorded {
 	return session.ActionRecorded{
 		Session: id, N: int64(n), Actor: "agent", Action: "message", Decision: "none", At: producer.Moment(fmt.Sprintf("2026-03-01T12:00:00.%03dZ", n%1000)),
 	}
@@ -108,7 +108,7 @@ func TestEventsOfAProducer(t *testing.T) {
 	stream := session.StreamOf("ses_1")
 	events := []producer.CloudEvent{signEvent(t, recorder, stream, "opened", openedSession("ses_1"))}
 	for n := range 3 {
-		events = append(events, signEvent(t, recorder, stream, fmt.Sprint("action ", n), step("ses_1", n)))
+		events = append(events, signEvent(t, recorder, stream, fmt.Sprint("action ", n), acted("ses_1", n)))
 	}
 	c := w.client(recorder)
 	before := w.records()
@@ -415,7 +415,7 @@ func TestProducerIsRevokedMidFlight(t *testing.T) {
 				if n == 0 {
 					started <- struct{}{}
 				}
-				events = []producer.CloudEvent{signEvent(t, recorder, stream, fmt.Sprint(n), step(id, n))}
+				events = []producer.CloudEvent{signEvent(t, recorder, stream, fmt.Sprint(n), acted(id, n))}
 				select {
 				case <-stop:
 					t.Error("it was never refused")
@@ -458,7 +458,7 @@ func TestClientTriesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 5 {
-		if _, err := c.Send(t.Context(), signEvent(t, recorder, stream, fmt.Sprint(n), step("ses_1", n))); err != nil {
+		if _, err := c.Send(t.Context(), signEvent(t, recorder, stream, fmt.Sprint(n), acted("ses_1", n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -466,12 +466,12 @@ func TestClientTriesAgain(t *testing.T) {
 		t.Errorf("%d records with %d answers lost, want 6 with 5 or more", n, lossy.lost)
 	}
 	c.Tries, lossy.every = 2, 1
-	if _, err := c.Send(t.Context(), signEvent(t, recorder, stream, "5", step("ses_1", 5))); err == nil {
+	if _, err := c.Send(t.Context(), signEvent(t, recorder, stream, "5", acted("ses_1", 5))); err == nil {
 		t.Error("Send() = nil, want the error of the second try")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Send(ctx, signEvent(t, recorder, stream, "5", step("ses_1", 5))); !errors.Is(err, context.Canceled) {
+	if _, err := c.Send(ctx, signEvent(t, recorder, stream, "5", acted("ses_1", 5))); !errors.Is(err, context.Canceled) {
 		t.Errorf("Send() = %v, want context.Canceled", err)
 	}
 }

@@ -55,7 +55,7 @@ func TestProducersHammer(t *testing.T) {
 		owners[s] = recorder
 		streams[s] = append(streams[s], signEvent(t, recorder, s, "opened", openedSession(id)))
 		for n := range perSession - 1 {
-			streams[s] = append(streams[s], signEvent(t, recorder, s, fmt.Sprint(n), step(id, n)))
+			streams[s] = append(streams[s], signEvent(t, recorder, s, fmt.Sprint(n), acted(id, n)))
 		}
 	}
 	began := time.Now()

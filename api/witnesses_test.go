@@ -33,10 +33,10 @@ func TestWitnesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream := session.StreamOf("ses_1")
-	denied := step("ses_1", 0)
+	denied := acted("ses_1", 0)
 	denied.Decision = session.Deny
 	if _, err := w.client(recorder).Send(t.Context(), signEvent(t, recorder, stream, "opened", openedSession("ses_1")),
-		signEvent(t, recorder, stream, "0", denied), signEvent(t, recorder, stream, "1", step("ses_1", 1))); err != nil {
+		signEvent(t, recorder, stream, "0", denied), signEvent(t, recorder, stream, "1", acted("ses_1", 1))); err != nil {
 		t.Fatal(err)
 	}
 	w.ok(w.runner.CatchUp(t.Context()))
@@ -44,7 +44,7 @@ func TestWitnesses(t *testing.T) {
 
 	cases := w.get("/v1/ledger/shield/cases")
 	stages := ""
-	for _, item := range items(cases) {
+	for _, item := range listed(cases) {
 		stages += fmt.Sprint(item["case"], " ", item["stage"], " ", item["attempts"], ", ")
 	}
 	if stages != "sc_2 decided 2, sc_1 decided 1, sc_0 aborted 0, " {
@@ -52,10 +52,10 @@ func TestWitnesses(t *testing.T) {
 	}
 	page := w.get("/v1/ledger/shield/cases?limit=2&agent=build:42")
 	next, _ := page["nextCursor"].(string)
-	if rest := items(w.get("/v1/ledger/shield/cases?limit=2&agent=build:42&cursor=" + next)); len(rest) != 1 || rest[0]["case"] != "sc_0" {
+	if rest := listed(w.get("/v1/ledger/shield/cases?limit=2&agent=build:42&cursor=" + next)); len(rest) != 1 || rest[0]["case"] != "sc_0" {
 		t.Errorf("the second page is %v", rest)
 	}
-	if none := items(w.get("/v1/ledger/shield/cases?agent=build:demo")); len(none) != 0 {
+	if none := listed(w.get("/v1/ledger/shield/cases?agent=build:demo")); len(none) != 0 {
 		t.Errorf("the cases of another agent are %v", none)
 	}
 	one := w.get("/v1/ledger/shield/cases/sc_2")
@@ -69,7 +69,7 @@ func TestWitnesses(t *testing.T) {
 	if a := w.do(http.MethodGet, "/v1/ledger/sessions/ses_1?limit=2", ""); !strings.Contains(a.header.Get("Link"), "/v1/ledger/sessions/ses_1?from=3&limit=2") {
 		t.Errorf("the next page is %q", a.header.Get("Link"))
 	}
-	if list := items(w.get("/v1/ledger/sessions?kind=runtime")); len(list) != 1 || list[0]["session"] != "ses_1" {
+	if list := listed(w.get("/v1/ledger/sessions?kind=runtime")); len(list) != 1 || list[0]["session"] != "ses_1" {
 		t.Errorf("the sessions are %v", list)
 	}
 	known := w.get("/v1/ledger/agents/build:42")
@@ -107,19 +107,19 @@ func TestWitnessesAwaitTheirCheckpoint(t *testing.T) {
 	}
 	w.ok(w.runner.CatchUp(t.Context()))
 	w.ok(l.integrator.Integrate(t.Context()))
-	if list := items(w.get("/v1/ledger/sessions")); len(list) != 0 {
+	if list := listed(w.get("/v1/ledger/sessions")); len(list) != 0 {
 		t.Errorf("before a checkpoint the sessions are %v", list)
 	}
 	if a := w.do(http.MethodGet, "/v1/ledger/sessions/ses_1", ""); a.status != http.StatusNotFound {
 		t.Errorf("before a checkpoint the session is %d", a.status)
 	}
 	l.publish()
-	if list := items(w.get("/v1/ledger/sessions")); len(list) != 1 {
+	if list := listed(w.get("/v1/ledger/sessions")); len(list) != 1 {
 		t.Errorf("behind a checkpoint the sessions are %v", list)
 	}
 }
 
-func items(o map[string]any) (list []map[string]any) { return objects(o["items"]) }
+func listed(o map[string]any) (list []map[string]any) { return objects(o["items"]) }
 
 func proven(o map[string]any) []map[string]any { return objects(o["records"]) }
 
