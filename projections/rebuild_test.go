@@ -302,14 +302,14 @@ func TestRaisedVersionKilledAtEveryStatement(t *testing.T) {
 		catchUp(t, old)
 		return old, dump(t, pool)
 	}
-	old, before := begin()
+	_, before := begin()
 	runnerOn(t, pool, h, v2)
 	after := dump(t, pool)
 	dying, k := pgtest.Mortal(t, pool)
 	r := &projections.Runner{Log: h, Catalog: catalog, Pool: dying, Projections: []projections.Projection{v2}}
 	swapped := 0
 	for n := 0; ; n++ {
-		old, _ = begin()
+		old, _ := begin()
 		k.Arm(n)
 		err := r.Init(t.Context())
 		died := k.Disarm()

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/mod/sumdb/note"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
@@ -181,12 +180,12 @@ func (f logFlags) policy(ctx context.Context, base string, was kept, r *logRepor
 		return p, err
 	}
 	p.Quorum = f.quorum
-	for _, vkey := range f.witnesses {
+	for i, vkey := range f.witnesses {
 		w, err := checkpoint.NewWitness(vkey)
 		if err != nil {
 			return p, err
 		}
-		if slices.ContainsFunc(p.Witnesses, func(before note.Verifier) bool { return before.Name() == w.Name() && before.KeyHash() == w.KeyHash() }) {
+		if slices.Contains(f.witnesses[:i], vkey) { // which has one form
 			return p, fmt.Errorf("the witness %s is named twice, and counts once; leave one out: %w", w.Name(), domain.ErrInvalid)
 		}
 		p.Witnesses = append(p.Witnesses, w)

@@ -37,6 +37,9 @@ type rolling struct {
 
 func (r *roll) begin(t *testing.T, at time.Time, commits ...domain.Hash) *rolling {
 	t.Helper()
+	if r.last.Sealed != nil {
+		r.size = max(r.size, r.last.Sealed.To) // which a test may have changed
+	}
 	open := make([]batch.Open, len(commits))
 	for i, c := range commits {
 		open[i] = batch.Open{Commit: c, Index: r.size + uint64(i)}
