@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -14,6 +15,9 @@ import (
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/session"
+	"github.com/karatum/mystery/domain/shield"
+	"github.com/karatum/mystery/domain/stats"
 	"github.com/karatum/mystery/projections"
 )
 
@@ -48,8 +52,7 @@ const noData = "no data"
 // passportOf puts the lines of an agent together. note says how it stands to spot
 // checks.
 func (s *server) passportOf(ctx context.Context, a projections.Agent, note string, f *projections.Finding) (p passport, err error) {
-	none := passportLine{Text: noData, Evidence: []evidence{}}
-	p = passport{Certificate: none, Mystery: none, Shield: none, Sessions: none, Incidents: none}
+	p.Mystery.Evidence = []evidence{}
 	switch head, err := s.Ledger.Head(ctx); {
 	case err == nil:
 		p.AsOf = head.Size
@@ -69,8 +72,61 @@ func (s *server) passportOf(ctx context.Context, a projections.Agent, note strin
 			return p, err
 		}
 	}
+	if p.Shield, err = s.shieldLine(ctx, a.Ref, p.AsOf); err != nil {
+		return p, err
+	}
+	if p.Sessions, err = s.sessionsLine(ctx, a.Ref, p.AsOf); err != nil {
+		return p, err
+	}
 	p.Incidents, err = s.incidentsLine(ctx, incidents, p.AsOf)
 	return p, err
+}
+
+// shieldLine tells how the agent stood up to attacks on copies of it. Cases without an
+// outcome that counts are not shown.
+func (s *server) shieldLine(ctx context.Context, ref agent.Ref, asOf uint64) (passportLine, error) {
+	l := passportLine{Text: noData, Evidence: []evidence{}}
+	totals, err := s.Reader.ShieldTotals(ctx, ref)
+	if err != nil || totals.Counted == 0 {
+		return l, err
+	}
+	share := stats.Wilson(stats.Counts{N: totals.Counted, Passes: totals.Compromised})
+	l.Text = fmt.Sprintf("Attacked in %s on copies of it: compromised in %d (%.1f %%, 95 %% interval %.1f to %.1f %%).",
+		counted(totals.Counted, "case"), totals.Compromised, 100*float64(totals.Compromised)/float64(totals.Counted), 100*share.Lo, 100*share.Hi)
+	latest, err := s.Reader.ShieldCases(ctx, projections.ShieldQuery{Size: asOf, Agent: ref, Limit: 1})
+	if err != nil || len(latest) == 0 {
+		return l, err
+	}
+	c := latest[0]
+	l.Text += fmt.Sprintf(" The latest was opened on %s, of %s %s.", c.Opened.Format(time.DateOnly), c.Suite, c.Version)
+	l.Evidence, err = s.evidenceOf(ctx, asOf, shield.StreamOf(c.ID), 1)
+	return l, err
+}
+
+// sessionsLine tells how often the agent was watched at work, and by whom.
+func (s *server) sessionsLine(ctx context.Context, ref agent.Ref, asOf uint64) (passportLine, error) {
+	l := passportLine{Text: noData, Evidence: []evidence{}}
+	totals, err := s.Reader.SessionTotals(ctx, ref)
+	all := totals.Trial + totals.Shield + totals.Runtime
+	if err != nil || all == 0 {
+		return l, err
+	}
+	l.Text = fmt.Sprintf("%s on record: %d of trials, %d of Shield, and %d in use, as its own side tells. %s denied.",
+		counted(all, "session"), totals.Trial, totals.Shield, totals.Runtime, counted(totals.Denied, "action"))
+	latest, err := s.Reader.Sessions(ctx, projections.SessionQuery{Size: asOf, Agent: ref, Limit: 1})
+	if err != nil || len(latest) == 0 {
+		return l, err
+	}
+	l.Evidence, err = s.evidenceOf(ctx, asOf, session.StreamOf(latest[0].ID), 1)
+	return l, err
+}
+
+// counted is a number with its noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func (s *server) certificateLine(ctx context.Context, a projections.Agent, incidents []projections.Incident, asOf uint64) (passportLine, error) {

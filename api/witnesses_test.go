@@ -76,6 +76,16 @@ func TestWitnesses(t *testing.T) {
 	if got := fmt.Sprint(known["shield"], known["sessions"]); !strings.Contains(got, "cases:2 compromised:0 counted:2") || !strings.Contains(got, "runtime:1") {
 		t.Errorf("the agent has %s", got)
 	}
+	lines, _ := w.get(root + "/agents/build:42")["passport"].(map[string]any)
+	for line, want := range map[string]string{
+		"shield":   "Attacked in 2 cases on copies of it: compromised in 0 (0.0 %, 95 % interval 0.0 to 65.8 %).",
+		"sessions": "1 session on record: 0 of trials, 0 of Shield, and 1 in use, as its own side tells. 1 action denied.",
+	} {
+		l, _ := lines[line].(map[string]any)
+		if text, _ := l["text"].(string); !strings.HasPrefix(text, want) || len(objects(l["evidence"])) != 1 {
+			t.Errorf("the passport says of %s: %v, want %q", line, l, want)
+		}
+	}
 	for _, list := range []map[string]any{one, held, known} {
 		for _, r := range proven(list) {
 			path, _ := r["proof"].(string)

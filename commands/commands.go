@@ -46,7 +46,7 @@ type Service struct {
 	Chains  Chains // nil: there is no node of any chain
 
 	// Texts keeps what owners reply to findings; nil: no reply is taken.
-	Texts Texts
+	Texts        Texts
 	Admission    Admission // of producers
 	ConsentHosts ConsentHosts
 
