@@ -3,6 +3,7 @@ package assembly_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,10 +16,17 @@ import (
 func TestClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		set := 40 * 24 * time.Hour // the database's clock before this machine's
-		var gone error
+		var set atomic.Int64 // how far the database's clock is before this machine's
+		set.Store(int64(40 * 24 * time.Hour))
+		var gone atomic.Bool
+		database := func(context.Context) (time.Time, error) {
+			if gone.Load() {
+				return time.Time{}, errors.New("the database is gone")
+			}
+			return time.Now().Add(time.Duration(set.Load())), nil
+		}
 		ctx, cancel := context.WithCancel(t.Context())
-		c, err := assembly.NewClock(ctx, func(context.Context) (time.Time, error) { return time.Now().Add(set), gone })
+		c, err := assembly.NewClock(ctx, database)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,22 +43,22 @@ func TestClock(t *testing.T) {
 				t.Errorf("%s: the clock is %v before this machine's, skewed %t; want %v, %t", name, got, c.Skewed(), before, skewed)
 			}
 		}
-		was := set
-		step("as it was", was, false)
-		set += time.Second
-		step("a second on", set, false)
-		was = set
-		set += time.Hour
+		move := func(by time.Duration) time.Duration { return time.Duration(set.Add(int64(by))) }
+		step("as it was", move(0), false)
+		step("a second on", move(time.Second), false)
+		was := move(0)
+		on := move(time.Hour)
 		if got := time.Until(c.Now()); got != was {
 			t.Errorf("between measurements the clock is %v before this machine's, want %v", got, was)
 		}
-		step("an hour on", set, true)
-		step("a minute later", set, false)
-		set -= 2 * time.Hour
-		step("two hours back", set, true)
-		step("a minute after that", set, false)
-		was, set, gone = set, set+time.Hour, errors.New("the database is gone")
-		step("while it cannot be asked", was, false)
+		step("an hour on", on, true)
+		step("a minute later", on, false)
+		back := move(-2 * time.Hour)
+		step("two hours back", back, true)
+		step("a minute after that", back, false)
+		gone.Store(true)
+		move(time.Hour)
+		step("while it cannot be asked", back, false)
 		cancel()
 		<-done
 	})
