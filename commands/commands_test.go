@@ -215,7 +215,7 @@ func TestCatalog(t *testing.T) {
 		name, _, _ := strings.Cut(string(typ), ".")
 		got = append(got, name)
 	}
-	want := []string{"agent", "batch", "consent", "exam", "finding", "incident", "plan", "programme", "seal", "shop"}
+	want := []string{"agent", "batch", "consent", "exam", "finding", "incident", "plan", "producer", "programme", "seal", "session", "shield", "shop"}
 	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
 		t.Errorf("aggregates of the catalog (-want +got):\n%s", diff)
 	}
