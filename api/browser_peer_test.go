@@ -16,6 +16,8 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"github.com/karatum/mystery/domain/incident"
 )
 
 // browser starts Chromium, of which every call makes another tab.
@@ -93,6 +95,7 @@ func TestPeerPagesInBrowser(t *testing.T) {
 		"/faulty", "/mystery", "/mystery/opt-in", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/mystery/" + d.consent,
 		"/mystery/shops/" + d.shop(d.tasks[0]), "/mystery/shops/" + d.shop(d.tasks[1]), "/mystery/shops/" + d.shop(d.pads[0]), "/agents", "/agents/42", "/agents/demo",
 		"/ledger", "/ledger/batches", "/ledger/batches/1", "/ledger/records/3", "/stack", "/stack/card", "/search", "/search?q=1", "/bot", "/nowhere",
+		"/incidents/" + incident.ID(d.consent), "/mystery/" + d.consent + "?look=1",
 	}
 	for _, path := range paths {
 		// The details of a page belong to it.

@@ -25,10 +25,14 @@ func (s *server) explorer() *explorer.Pages {
 			_, body, err := s.reply(ctx, p)
 			return body, err
 		},
-		Note: func(ctx context.Context, ref agent.Ref) (string, error) {
-			b, err := s.agentBody(ctx, ref)
-			return b.Note, err
+		OwnerReply: func(ctx context.Context, r projections.FindingReply) (string, error) {
+			b, err := s.replyOf(ctx, &r)
+			if err != nil {
+				return "", err
+			}
+			return b.Text, nil
 		},
+		Passport: s.passportPage,
 		Problem: func(ctx context.Context, err error) explorer.Problem {
 			p := new(Problem)
 			switch {
@@ -41,6 +45,32 @@ func (s *server) explorer() *explorer.Pages {
 			return problemPage(ctx, p)
 		},
 	})
+}
+
+// passportPage returns the passport of an agent as its page shows it.
+func (s *server) passportPage(ctx context.Context, ref agent.Ref) (explorer.Passport, error) {
+	b, err := s.agentBody(ctx, ref)
+	if err != nil {
+		return explorer.Passport{}, err
+	}
+	p := explorer.Passport{AsOf: b.Passport.AsOf}
+	for _, l := range []struct {
+		name string
+		passportLine
+	}{
+		{"Certificate", b.Passport.Certificate},
+		{"Mystery Shopper", b.Passport.Mystery},
+		{"Shield", b.Passport.Shield},
+		{"Sessions", b.Passport.Sessions},
+		{"Incidents", b.Passport.Incidents},
+	} {
+		line := explorer.PassportLine{Name: l.name, Text: l.Text, Recalled: l.Recalled}
+		for _, e := range l.Evidence {
+			line.Evidence = append(line.Evidence, explorer.Evidence{Stream: e.Stream, Version: e.Version, Index: e.Index})
+		}
+		p.Lines = append(p.Lines, line)
+	}
+	return p, nil
 }
 
 // owners lets pages do what the interface does for owners.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"html"
 	"net/http"
 	"regexp"
@@ -11,6 +12,8 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
+	"github.com/karatum/mystery/domain/maintainer"
 )
 
 var hrefs = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
@@ -18,7 +21,7 @@ var hrefs = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
 // eventful is a world in which there is something on every page.
 func eventful(t *testing.T) (*world, day) {
 	t.Helper()
-	w := newWorld(t).furnish()
+	w := newWorld(t).furnish().maintained()
 	log := w.publicLog()
 	refused := w.challenge(honest)
 	w.hosts["https://agent.example/a2a"] = false
@@ -33,6 +36,12 @@ func eventful(t *testing.T) (*world, day) {
 	d.reveal(d.tasks[0], passed("5280 feet"))
 	d.reveal(d.tasks[1], passed("</pre><script>alert(1)</script>\u202e "+strings.Repeat("x", 60<<10)))
 	d.compare(1, finding.AfterDay)
+	correction := finding.Correct{Consent: d.consent, Look: 1, Text: "Two of the tasks were ours."}
+	correction.By = []maintainer.Approval{maintainer.Approve(ann.name, ann.key, correction.Action())}
+	w.ok(w.service.CorrectFinding(t.Context(), correction))
+	gap := w.confirmedFinding(d.consent, house, 2)
+	w.reply(gap, "</pre><script>alert(1)</script> An outage.", http.StatusCreated)
+	w.ok(w.service.OpenIncident(t.Context(), d.consent, 2))
 	var open []batch.Open
 	for slot := range 3 {
 		open = append(open, batch.Open{Commit: domain.Sum([]byte(d.shop(slot))), Index: uint64(slot), Time: w.clock()})
@@ -88,11 +97,65 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	for _, path := range []string{
 		"/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/.well-known/security.txt", root + "/terms", "/mystery/" + d.consent,
 		"/mystery/shops/" + d.shop(d.tasks[0]), "/agents", "/agents/42", "/agents/demo", "/agents/demo/badge.svg", "/stack", "/stack/card", "/ledger",
-		"/ledger/batches/1", "/ledger/records/0", "/mystery/findings.atom", "/mystery/reveals.atom",
+		"/ledger/batches/1", "/ledger/records/0", "/incidents/" + incident.ID(d.consent), "/mystery/" + d.consent + "?look=1", root + "/agents", "/mystery/findings.atom", "/mystery/reveals.atom",
 	} {
 		if _, ok := seen[path]; !ok {
 			t.Errorf("no link leads to %s", path)
 		}
+	}
+}
+
+// Findings, incidents and passports stand on pages with all that was said of them.
+func TestPagesOfWhatWasFound(t *testing.T) {
+	t.Parallel()
+	w, d := eventful(t)
+	for path, wants := range map[string][]string{
+		"/mystery/" + d.consent:             {"What the owner says to it", "&lt;/pre&gt;&lt;script&gt;alert(1)", "An incident followed", "Two of the tasks were ours."},
+		"/mystery/" + d.consent + "?look=1": {"Two of the tasks were ours.", "Signed by", "Ann Example", "This is one look of several."},
+		"/incidents/" + incident.ID(d.consent): {
+			"Incident about demo", "incident.disclosed.v1", "a href=\"/mystery/" + d.consent + "?look=2\"",
+		},
+		"/agents/demo": {"Passport", "Incident " + incident.ID(d.consent), "/v1/ledger/proofs/inclusion?index=", "<dt>Shield</dt><dd><bdi>no data</bdi>"},
+		"/agents/42":   {"The owner agreed to spot checks on", "Certificate crt_0 is on record"},
+	} {
+		body := w.do(http.MethodGet, path, "", "Accept", "text/html").body
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s does not have %q", path, want)
+			}
+		}
+	}
+}
+
+func TestListOfAgents(t *testing.T) {
+	t.Parallel()
+	w, d := eventful(t)
+	a := w.do(http.MethodGet, "/agents", "", "Accept", "application/json")
+	if direct := w.do(http.MethodGet, root+"/agents", ""); a.status != http.StatusOK || a.body != direct.body {
+		t.Errorf("the page as JSON: %d %s, want %s", a.status, a.body, direct.body)
+	}
+	byRef := make(map[string]map[string]any)
+	next := root + "/agents?limit=1"
+	for range 3 {
+		got := w.get(next)
+		one, _ := items(got)[0].(map[string]any)
+		byRef[fmt.Sprint(one["agent"])] = one
+		cursor, more := got["nextCursor"].(string)
+		if !more {
+			break
+		}
+		next = root + "/agents?limit=1&cursor=" + cursor
+	}
+	if len(byRef) != 2 || byRef[string(honest)]["spotChecks"] != "active" {
+		t.Fatalf("the agents, page by page: %v", byRef)
+	}
+	demo := byRef[string(house)]
+	latest, _ := demo["latestFinding"].(map[string]any)
+	if demo["demo"] != true || demo["consent"] != d.consent || latest["id"] != finding.ID(d.consent, 2) || latest["gatedVerdict"] != "exam_only" {
+		t.Errorf("the house agent is %v", demo)
+	}
+	if a := w.do(http.MethodGet, root+"/agents?cursor=x", ""); a.status != http.StatusUnprocessableEntity {
+		t.Errorf("a cursor that is none: %d", a.status)
 	}
 }
 

@@ -101,7 +101,7 @@ func (l *publicLog) crawl(consentID string) map[string]string {
 		"/", "/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/.well-known/security.txt", "/readyz", "/healthz",
 		"/ledger/checkpoint", "/ledger/key", "/ledger/tile/0/000.p/8", "/mystery/" + consentID, "/v1/ledger/records?limit=1000",
 		"/agents", "/agents/42", "/agents/42/badge.svg", "/stack", "/stack/card", "/mystery/findings.atom", "/mystery/reveals.atom", "/mystery/opt-in",
-		"/ledger", "/ledger/batches", "/ledger/records/0", "/search?q=" + consentID,
+		"/incidents/" + incident.ID(consentID), "/mystery/" + consentID + "?look=1", "/ledger", "/ledger/batches", "/ledger/records/0", "/search?q=" + consentID,
 		"/v1/ledger/streams/incident/" + incident.ID(consentID), "/v1/ledger/streams/incident",
 		"/v1/ledger/proofs/inclusion?index=0", "/v1/ledger/proofs/consistency?from=1", "/v1/ledger/bundle?consent=" + consentID,
 	}
@@ -124,8 +124,12 @@ func (l *publicLog) crawl(consentID string) map[string]string {
 	got := make(map[string]string)
 	for _, path := range paths {
 		a := l.do(http.MethodGet, path, "")
+		body := a.body
+		if id := a.header.Get("X-Request-Id"); id != "" {
+			body = strings.ReplaceAll(body, id, "") // pages that refuse name it
+		}
 		a.header.Del("X-Request-Id")
-		got[path] = fmt.Sprint(a.status, " ", a.header, " ", a.body)
+		got[path] = fmt.Sprint(a.status, " ", a.header, " ", body)
 	}
 	return got
 }

@@ -111,8 +111,12 @@ type FindingQuery struct {
 	Consent string
 	Verdict finding.Verdict
 	Look    int
-	After   *FindingKey // the last one of the page before
-	Limit   int
+
+	// Discussed picks those alone that were replied to or corrected.
+	Discussed bool
+
+	After *FindingKey // the last one of the page before
+	Limit int
 }
 
 // A FindingKey is a place in the list of findings.
@@ -137,8 +141,9 @@ func (r Reader) Findings(ctx context.Context, q FindingQuery) ([]Finding, error)
 		from findings f left join finding_replies r using (consent, look)
 		where ($1 = '' or agent = $1) and ($2 = '' or consent = $2) and ($3 = '' or verdict = $3)
 		  and ($4::timestamptz is null or (reached, consent, look) < ($4, $5, $6)) and ($7 = 0 or look = $7)
-		order by reached desc, consent desc, look desc limit $8`,
-		string(q.Agent), q.Consent, string(q.Verdict), reached, after.Consent, after.Look, q.Look, q.Limit)
+		  and (not $8 or r.filed is not null or exists (select from finding_corrections c where (c.consent, c.look) = (f.consent, f.look)))
+		order by reached desc, consent desc, look desc limit $9`,
+		string(q.Agent), q.Consent, string(q.Verdict), reached, after.Consent, after.Look, q.Look, q.Discussed, q.Limit)
 }
 
 // Finding returns the finding of one look at a consent, or an error matching
@@ -172,15 +177,32 @@ func (r Reader) latest(ctx context.Context, q FindingQuery) (*Finding, error) {
 	return &list[0], nil
 }
 
-// scanFinding reads a finding without what was said of it since.
-func scanFinding(row pgx.CollectableRow) (f Finding, err error) {
+// scanStanding reads a finding with what was corrected of it.
+func scanStanding(row pgx.CollectableRow) (f Finding, err error) {
 	var data []byte
-	if err = row.Scan(&f.At, &data); err != nil {
+	var made []time.Time
+	var corrections [][]byte
+	if err = row.Scan(&f.At, &data, &made, &corrections); err != nil {
 		return f, err
 	}
 	f.At = f.At.UTC()
-	err = domain.Unmarshal(data, &f.Reached)
+	if err = domain.Unmarshal(data, &f.Reached); err != nil {
+		return f, err
+	}
+	f.Corrections, err = correctionsOf(made, corrections)
 	return f, err
+}
+
+// correctionsOf makes corrections of when they were made and of their events.
+func correctionsOf(made []time.Time, data [][]byte) (list []Correction, err error) {
+	for i, raw := range data {
+		var e finding.Corrected
+		if err = domain.Unmarshal(raw, &e); err != nil {
+			return nil, err
+		}
+		list = append(list, Correction{made[i].UTC(), e.Text, e.By})
+	}
+	return list, nil
 }
 
 // scanDiscussed reads one with all of that.
@@ -202,12 +224,6 @@ func scanDiscussed(row pgx.CollectableRow) (f Finding, err error) {
 			return f, err
 		}
 	}
-	for i, data := range corrections {
-		var e finding.Corrected
-		if err = domain.Unmarshal(data, &e); err != nil {
-			return f, err
-		}
-		f.Corrections = append(f.Corrections, Correction{made[i].UTC(), e.Text, e.By})
-	}
-	return f, nil
+	f.Corrections, err = correctionsOf(made, corrections)
+	return f, err
 }

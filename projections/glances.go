@@ -220,15 +220,24 @@ type StandingQuery struct {
 	Limit   int
 }
 
-// Standings returns the latest comparison of each consent that q picks, the latest first.
+// correctionsOfStanding selects when the comparison s was corrected, and the events. It
+// is the last look at its consent.
+const correctionsOfStanding = `
+	array(select made from finding_corrections c
+		where c.consent = s.consent and c.look = (select max(look) from findings f where f.consent = s.consent) order by c.version),
+	array(select data from finding_corrections c
+		where c.consent = s.consent and c.look = (select max(look) from findings f where f.consent = s.consent) order by c.version)`
+
+// Standings returns the latest comparison of each consent that q picks, the latest first,
+// with what was corrected of it.
 func (r Reader) Standings(ctx context.Context, q StandingQuery) ([]Finding, error) {
 	var reached *time.Time
 	var id string
 	if q.After != nil {
 		reached, id = &q.After.Recorded, q.After.ID
 	}
-	return collect(ctx, r.Pool, scanFinding, `
-		select reached, data from glance_standings
+	return collect(ctx, r.Pool, scanStanding, `
+		select reached, data, `+correctionsOfStanding+` from glance_standings s
 		where ($1 = '' or verdict = $1) and ($2::timestamptz is null or (reached, consent) < ($2, $3))
 		order by reached desc, consent desc limit $4`, string(q.Verdict), reached, id, q.Limit)
 }
@@ -274,7 +283,7 @@ func (r Reader) AgentList(ctx context.Context, after *AgentKey, limit int) ([]Li
 		since, ref = &after.Since, string(after.Ref)
 	}
 	return collect(ctx, r.Pool, scanListedAgent, `
-		select a.agent, a.demo, a.since, coalesce(c.consent, ''), coalesce(c.state, ''), s.reached, s.data
+		select a.agent, a.demo, a.since, coalesce(c.consent, ''), coalesce(c.state, ''), s.reached, s.data, `+correctionsOfStanding+`
 		from (
 			select * from agents where $1::timestamptz is null or (since, agent) < ($1, $2)
 			order by since desc, agent desc limit $3
@@ -284,7 +293,7 @@ func (r Reader) AgentList(ctx context.Context, after *AgentKey, limit int) ([]Li
 			order by recorded desc, consent desc limit 1
 		) c on true
 		left join lateral (
-			select reached, data from glance_standings where agent = a.agent order by reached desc limit 1
+			select consent, reached, data from glance_standings where agent = a.agent order by reached desc limit 1
 		) s on true
 		order by a.since desc, a.agent desc`, since, ref, limit)
 }
@@ -292,14 +301,18 @@ func (r Reader) AgentList(ctx context.Context, after *AgentKey, limit int) ([]Li
 func scanListedAgent(row pgx.CollectableRow) (a ListedAgent, err error) {
 	var reached *time.Time
 	var data []byte
-	if err = row.Scan(&a.Ref, &a.Demo, &a.Since, &a.Consent, &a.State, &reached, &data); err != nil {
+	var made []time.Time
+	var corrections [][]byte
+	if err = row.Scan(&a.Ref, &a.Demo, &a.Since, &a.Consent, &a.State, &reached, &data, &made, &corrections); err != nil {
 		return a, err
 	}
 	a.Since = a.Since.UTC()
 	e, err := decode[finding.Reached](data)
-	if e != nil {
-		a.Latest = &Finding{Reached: *e, At: at(reached)}
+	if err != nil || e == nil {
+		return a, err
 	}
+	a.Latest = &Finding{Reached: *e, At: at(reached)}
+	a.Latest.Corrections, err = correctionsOf(made, corrections)
 	return a, err
 }
 

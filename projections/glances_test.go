@@ -65,12 +65,15 @@ func TestStandings(t *testing.T) {
 	h.add(t, finding.StreamOf(b), other)
 	last := reached(a, house, 2, finding.AfterDay, 2)
 	last.GatedVerdict = finding.ExamOnly
-	h.add(t, finding.StreamOf(a), last)
+	h.add(t, finding.StreamOf(a), last, finding.Corrected{Consent: a, Look: 2, Text: "last"}, finding.Corrected{Consent: a, Look: 1, Text: "first"})
 	r, _ := read(t, &h)
 
 	got := must(r.Standings(t.Context(), projections.StandingQuery{Limit: 9}))(t)
 	if len(got) != 2 || got[0].Consent != a || got[0].Look != 2 || got[1].Consent != b {
 		t.Fatalf("Standings = %+v", got)
+	}
+	if c := got[0].Corrections; len(c) != 1 || c[0].Text != "last" || len(got[1].Corrections) != 0 {
+		t.Errorf("corrections of the last looks: %+v and %+v", c, got[1].Corrections)
 	}
 	behind := must(r.Standings(t.Context(), projections.StandingQuery{After: &projections.ConsentKey{Recorded: got[0].At, ID: a}, Limit: 9}))(t)
 	if len(behind) != 1 || behind[0].Consent != b {
@@ -88,7 +91,7 @@ func TestStandings(t *testing.T) {
 	if len(agents) != 3 || agents[0].Ref != "build:silent" || agents[0].Consent != "" || agents[0].Latest != nil {
 		t.Fatalf("AgentList = %+v", agents)
 	}
-	if x := agents[1]; x.Ref != house || !x.Demo || x.Consent != a || x.State != projections.Active || x.Latest == nil || x.Latest.Look != 2 {
+	if x := agents[1]; x.Ref != house || !x.Demo || x.Consent != a || x.State != projections.Active || x.Latest == nil || x.Latest.Look != 2 || len(x.Latest.Corrections) != 1 {
 		t.Errorf("the house agent is %+v", x)
 	}
 	rest := must(r.AgentList(t.Context(), &projections.AgentKey{Since: agents[1].Since, Ref: house}, 9))(t)

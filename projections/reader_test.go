@@ -305,6 +305,7 @@ func TestFindings(t *testing.T) {
 	other := reached(b, honest, 1, finding.AfterDay, 2)
 	other.Verdict = finding.Consistent
 	h.add(t, finding.StreamOf(b), other)
+	h.add(t, finding.StreamOf(a), finding.Corrected{Consent: a, Look: 1, Text: "Two of the tasks were ours."})
 	r, _ := read(t, &h)
 	for _, c := range []struct {
 		name string
@@ -315,6 +316,7 @@ func TestFindings(t *testing.T) {
 		{"of an agent", projections.FindingQuery{Agent: house, Limit: 9}, []int{2, 1}},
 		{"of a consent", projections.FindingQuery{Consent: b, Limit: 9}, []int{1}},
 		{"of a verdict", projections.FindingQuery{Verdict: finding.ExamOnly, Limit: 1}, []int{2}},
+		{"that were discussed", projections.FindingQuery{Discussed: true, Limit: 9}, []int{1}},
 	} {
 		var got []int
 		for _, f := range must(r.Findings(t.Context(), c.q))(t) {

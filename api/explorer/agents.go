@@ -9,6 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/projections"
 )
 
@@ -75,11 +76,35 @@ type agentPage struct {
 	Agent    projections.Agent
 	Owner    string
 	Kind     string
-	Note     string
+	Passport Passport
 	Consents []consentRow
 	Finding  *comparison
 	Badge    string // address of it
 }
+
+// A Passport is what is known of an agent, in lines that stand for themselves.
+type Passport struct {
+	AsOf  uint64 // how many public records the latest checkpoint covers
+	Lines []PassportLine
+}
+
+// A PassportLine says one thing, and which records it rests on.
+type PassportLine struct {
+	Name     string
+	Text     string
+	Recalled bool // the certificate is recalled for an incident
+	Evidence []Evidence
+}
+
+// Evidence is a public record.
+type Evidence struct {
+	Stream  ledger.Stream
+	Version uint64
+	Index   *uint64 // in the log; nil while no checkpoint covers it
+}
+
+// About is the page of what the record tells of, "" if it has none.
+func (e Evidence) About() string { return pageOfStream(e.Stream) }
 
 // A consentRow is a consent in a list.
 type consentRow struct {
@@ -144,7 +169,7 @@ func (p *Pages) agent(r *http.Request, f frame, _ projections.Status) (any, erro
 	if strings.HasPrefix(string(ref), "build:") {
 		v.Kind = "A Karatum build"
 	}
-	if v.Note, err = p.config.Note(ctx, ref); err != nil {
+	if v.Passport, err = p.config.Passport(ctx, ref); err != nil {
 		return nil, err
 	}
 	consents, err := p.config.Reader.Consents(ctx, projections.ConsentQuery{Agent: ref, Limit: 20})
@@ -157,10 +182,9 @@ func (p *Pages) agent(r *http.Request, f frame, _ projections.Status) (any, erro
 		return nil, err
 	}
 	if found != nil {
-		c := comparisonOf(*found)
-		v.Finding = &c
+		v.Finding, err = p.discussed(ctx, *found)
 	}
-	return v, nil
+	return v, err
 }
 
 // badge serves how an agent stands as a small image for other pages. It has no colour

@@ -48,6 +48,9 @@ type consentPage struct {
 	Revocation  string // the message that revoked it
 
 	Finding   *comparison
+	Chosen    bool                  // it was asked for by its look; else it is the latest
+	Discussed []comparison          // others that were replied to or corrected
+	Incident  *projections.Incident // nil without a disclosed one
 	Plot      drawing
 	Families  []plotRow
 	Latency   *drawing
@@ -143,7 +146,7 @@ func (p *Pages) consent(r *http.Request, f frame, _ projections.Status) (any, er
 	if c.State == projections.Refused {
 		return v, nil
 	}
-	if err := p.compared(ctx, &v); err != nil {
+	if err := p.compared(ctx, &v, r.URL.Query().Get("look")); err != nil {
 		return nil, err
 	}
 	if err := p.tasks(ctx, &v, r.URL.Query().Get("tasks")); err != nil {
@@ -203,14 +206,37 @@ func whyOver(c projections.Consent) string {
 	return ""
 }
 
-// compared fills in the latest comparison.
-func (p *Pages) compared(ctx context.Context, v *consentPage) error {
-	found, err := p.config.Reader.LatestFinding(ctx, v.Consent.ID)
+// maxDiscussed is how many comparisons that were replied to or corrected a page lists.
+const maxDiscussed = 10
+
+// compared fills in a comparison, that of a look or with "" the latest, which others were
+// replied to or corrected, and what followed.
+func (p *Pages) compared(ctx context.Context, v *consentPage, look string) error {
+	found, err := p.lookedAt(ctx, v.Consent.ID, look)
 	if err != nil || found == nil {
 		return err
 	}
-	c := comparisonOf(*found)
-	v.Finding = &c
+	if v.Finding, err = p.discussed(ctx, *found); err != nil {
+		return err
+	}
+	v.Chosen = look != ""
+	others, err := p.config.Reader.Findings(ctx, projections.FindingQuery{Consent: v.Consent.ID, Discussed: true, Limit: maxDiscussed})
+	if err != nil {
+		return err
+	}
+	for _, f := range others {
+		if f.Look != found.Look {
+			v.Discussed = append(v.Discussed, comparisonOf(f))
+		}
+	}
+	incidents, err := p.config.Reader.Incidents(ctx, projections.IncidentQuery{Consent: v.Consent.ID, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(incidents) > 0 {
+		v.Incident = &incidents[0]
+	}
+	c := *v.Finding
 	rows := rowsOf(c)
 	v.Families = rows[1:]
 	v.Plot = examVersusField("plot", rows, c.Thresholds)
@@ -218,6 +244,31 @@ func (p *Pages) compared(ctx context.Context, v *consentPage) error {
 		v.Latency = &d
 	}
 	return nil
+}
+
+// lookedAt returns the comparison of a look at a consent, or with "" the latest, nil if
+// there is none.
+func (p *Pages) lookedAt(ctx context.Context, consentID, look string) (*projections.Finding, error) {
+	if look == "" {
+		return p.config.Reader.LatestFinding(ctx, consentID)
+	}
+	n, err := strconv.ParseInt(look, 10, 32)
+	if err != nil || n < 1 {
+		return nil, fmt.Errorf("the address names no look at this consent: %w", domain.ErrInvalid)
+	}
+	f, err := p.config.Reader.Finding(ctx, consentID, int(n))
+	return &f, err
+}
+
+// discussed is a comparison with the words of the owner.
+func (p *Pages) discussed(ctx context.Context, f projections.Finding) (*comparison, error) {
+	c := comparisonOf(f)
+	if f.Reply == nil {
+		return &c, nil
+	}
+	text, err := p.config.OwnerReply(ctx, *f.Reply)
+	c.ReplyText = readable([]byte(text))
+	return &c, err
 }
 
 // tasks fills in a page of revealed tasks: those before the one that cursor names.

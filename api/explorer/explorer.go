@@ -1,6 +1,6 @@
 // Package explorer serves the pages that people read: the programme with its terms,
-// ethics and identities, every consent, task and agent, the ledger and its batches, what
-// owners sign, and who KaratumBot is.
+// ethics and identities, every consent, task and agent, disclosed incidents, the ledger
+// and its batches, what owners sign, and who KaratumBot is.
 //
 // Pages are made on the server from public read models and work without a script.
 // Like the rest of the interface they show nothing of a task before its reveal.
@@ -34,6 +34,7 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/identity"
+	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/terms"
 	"github.com/karatum/mystery/domain/verify"
 	"github.com/karatum/mystery/projections"
@@ -44,6 +45,7 @@ import (
 type Reader interface {
 	Programme(ctx context.Context) (projections.Status, error)
 
+	Incidents(ctx context.Context, q projections.IncidentQuery) ([]projections.Incident, error)
 	Agent(ctx context.Context, ref agent.Ref) (projections.Agent, error)
 	AgentList(ctx context.Context, after *projections.AgentKey, limit int) ([]projections.ListedAgent, error)
 	Consent(ctx context.Context, id string) (projections.Consent, error)
@@ -52,6 +54,7 @@ type Reader interface {
 	Plans(ctx context.Context, consent string) ([]projections.Plan, error)
 	Shop(ctx context.Context, id string) (projections.Shop, error)
 
+	Finding(ctx context.Context, consent string, look int) (projections.Finding, error)
 	LatestFinding(ctx context.Context, consent string) (*projections.Finding, error)
 	LatestFindingOf(ctx context.Context, ref agent.Ref) (*projections.Finding, error)
 	Findings(ctx context.Context, q projections.FindingQuery) ([]projections.Finding, error)
@@ -70,6 +73,7 @@ type Reader interface {
 type Ledger interface {
 	Head(ctx context.Context) (publiclog.Head, error)
 	Leaves(ctx context.Context, from uint64, limit int) ([]publiclog.Leaf, publiclog.Head, error)
+	Stream(ctx context.Context, s ledger.Stream, version uint64, limit int) ([]publiclog.Leaf, publiclog.Head, error)
 	Inclusion(ctx context.Context, index, size uint64) (publiclog.Inclusion, publiclog.Head, error)
 	Find(ctx context.Context, hash domain.Hash) (*publiclog.Leaf, error)
 	IsRoot(ctx context.Context, hash domain.Hash) (bool, error)
@@ -99,8 +103,11 @@ type Config struct {
 	// or erased.
 	Reply func(ctx context.Context, s projections.Shop) ([]byte, error)
 
-	// Note returns the note on the certificate of an agent.
-	Note func(ctx context.Context, ref agent.Ref) (string, error)
+	// OwnerReply returns the text of the reply to a finding, "" if it was erased.
+	OwnerReply func(ctx context.Context, r projections.FindingReply) (string, error)
+
+	// Passport returns what is known of an agent.
+	Passport func(ctx context.Context, ref agent.Ref) (Passport, error)
 
 	// JSON answers a request for another path of the same interface, for programs.
 	JSON http.Handler
@@ -212,7 +219,8 @@ func (p *Pages) Register(r chi.Router) {
 	r.Get("/mystery/shops/{shop}", p.page("shop", below("/v1/mystery/shops/", "shop"), p.shop))
 	r.Get("/mystery/findings.atom", p.serveFeed("findings", "Findings of the Mystery Shopper", p.findingEntries))
 	r.Get("/mystery/reveals.atom", p.serveFeed("reveals", "Revealed tasks of the Mystery Shopper", p.revealEntries))
-	r.Get("/agents", p.page("agents", nil, p.agents))
+	r.Get("/incidents/{incident}", p.page("incident", below("/v1/mystery/incidents/", "incident"), p.incident))
+	r.Get("/agents", p.page("agents", at("/v1/mystery/agents"), p.agents))
 	r.Get("/agents/{agent}", p.page("agent", ofAgent, p.agent))
 	r.Get("/agents/{agent}/badge.svg", p.badge)
 	r.Get("/stack", p.page("stack", at("/v1/mystery"), p.stack))

@@ -60,9 +60,10 @@ func config(r reader) explorer.Config {
 		Facts: explorer.Facts{
 			Abuse: "mailto:abuse@karatum.com", Bot: "KaratumBot/1.0 (+https://karatum.com/bot)", TasksPerHost: 23, CheckEvery: 30 * time.Minute,
 		},
-		Verify: func(context.Context, string) (*verify.ShopReport, error) { return &r.report, r.err },
-		Reply:  func(context.Context, projections.Shop) ([]byte, error) { return r.reply, r.err },
-		Note:   func(context.Context, agent.Ref) (string, error) { return r.note, r.err },
+		Verify:     func(context.Context, string) (*verify.ShopReport, error) { return &r.report, r.err },
+		Reply:      func(context.Context, projections.Shop) ([]byte, error) { return r.reply, r.err },
+		OwnerReply: func(context.Context, projections.FindingReply) (string, error) { return hostile, r.err },
+		Passport:   func(context.Context, agent.Ref) (explorer.Passport, error) { return r.passport, r.err },
 		JSON: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, strconv.Quote(r.URL.Path))
@@ -115,7 +116,7 @@ func get(t *testing.T, h http.Handler, path string, headers ...string) answer {
 // paths are all pages; the ids are those of what a [reader] holds.
 var paths = []string{
 	"/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/mystery/opt-in", "/mystery/" + consentID, "/mystery/shops/" + shopID,
-	"/agents", "/agents/42", "/stack", "/ledger", "/ledger/batches", "/search", "/search?q=nothing",
+	"/mystery/" + consentID + "?look=3", "/incidents/" + incidentID, "/agents", "/agents/42", "/stack", "/ledger", "/ledger/batches", "/search", "/search?q=nothing",
 }
 
 // A variant is a programme that the pages are made for.

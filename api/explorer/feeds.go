@@ -73,8 +73,10 @@ func (p *Pages) serveFeed(name, title string, fill func(r *http.Request) ([]feed
 		if r.URL.RawQuery != "" {
 			f.ID = p.tag(name + "?" + r.URL.Query().Encode())
 		}
-		if len(entries) > 0 {
-			f.Updated = entries[0].Updated // the latest
+		for i, e := range entries {
+			if i == 0 || e.Updated > f.Updated { // all are of one form, in UTC
+				f.Updated = e.Updated
+			}
 		}
 		body, err := xml.MarshalIndent(f, "", " ")
 		if err != nil {
@@ -116,10 +118,18 @@ func (p *Pages) findingEntries(r *http.Request) (entries []feedEntry, err error)
 	}
 	for _, found := range list {
 		c := comparisonOf(found)
-		entries = append(entries, feedEntry{
+		e := feedEntry{
 			ID: p.tag(fmt.Sprintf("finding/%s/%d", c.Consent, c.Look)), Title: marked(c.Demo, bareRef(c.Agent)+": "+c.Word.Words),
-			Updated: feedTime(c.At), Link: p.alternate("/mystery/" + c.Consent), Summary: readable([]byte(c.Note)),
-		})
+			Updated: feedTime(c.At), Link: p.alternate(c.Address()), Summary: readable([]byte(c.Note)),
+		}
+		for i, said := range c.Corrections {
+			if i == 0 {
+				e.Title += ", corrected"
+			}
+			e.Updated = feedTime(said.At)
+			e.Summary += fmt.Sprintf("\nCorrected on %s: %s", day(domain.DayOf(said.At)), readable([]byte(said.Text)))
+		}
+		entries = append(entries, e)
 	}
 	return entries, nil
 }

@@ -73,6 +73,8 @@ func pageOfStream(s ledger.Stream) string {
 		return "/mystery/" + id
 	case "shop":
 		return "/mystery/shops/" + id
+	case "incident":
+		return "/incidents/" + id
 	case "batch":
 		return "/ledger/batches/" + id
 	case "programme":

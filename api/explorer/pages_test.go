@@ -22,7 +22,9 @@ import (
 	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/incident"
 	"github.com/karatum/mystery/domain/ledger"
+	"github.com/karatum/mystery/domain/maintainer"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/task"
@@ -32,8 +34,9 @@ import (
 )
 
 const (
-	consentID = "cns_mfzwizlsmjrxg43vmvzc"
-	shopID    = "shp_mfzwizlsmjrxg43vmvzc_20260301_07"
+	consentID  = "cns_mfzwizlsmjrxg43vmvzc"
+	incidentID = "inc_mfzwizlsmjrxg43vmvzc"
+	shopID     = "shp_mfzwizlsmjrxg43vmvzc_20260301_07"
 )
 
 // hostile is what others may write wherever they can: markup, text that runs from right
@@ -61,8 +64,9 @@ type reader struct {
 	plans    []projections.Plan
 	report   verify.ShopReport
 	reply    []byte
-	note     string
-	refusal  error // of what owners ask for
+	passport explorer.Passport
+	incident *projections.Incident // that was disclosed, if one was
+	refusal  error                 // of what owners ask for
 }
 
 func (r reader) Programme(context.Context) (projections.Status, error) { return r.status, r.err }
@@ -212,6 +216,53 @@ func (r reader) ChallengeRevoke(context.Context, string) (commands.RevokeChallen
 
 func (r reader) Revoke(context.Context, string, string, string) error { return r.refusal }
 
+func (r reader) Finding(_ context.Context, _ string, look int) (projections.Finding, error) {
+	if r.finding == nil || r.finding.Look != look {
+		return projections.Finding{}, cmp.Or(r.err, domain.ErrNotFound)
+	}
+	return *r.finding, r.err
+}
+
+func (r reader) Incidents(_ context.Context, q projections.IncidentQuery) (list []projections.Incident, err error) {
+	if r.incident != nil && (q.Incident == "" || q.Incident == incidentID) {
+		list = append(list, *r.incident)
+	}
+	return list, r.err
+}
+
+func (r reader) Stream(ctx context.Context, s ledger.Stream, _ uint64, _ int) ([]publiclog.Leaf, publiclog.Head, error) {
+	h, err := r.Head(ctx)
+	if err == nil && s != incident.StreamOf(incidentID) {
+		err = domain.ErrNotFound
+	}
+	return r.leaves[:min(2, len(r.leaves))], h, err
+}
+
+// discuss puts a correction and a reply to the finding, an incident that went all the
+// way, and a passport that tells of it.
+func (r *reader) discuss() {
+	ann := []maintainer.Approval{{Name: "Ann " + hostile}}
+	said := projections.Correction{At: start, Text: "Two of the tasks were ours." + hostile, By: ann}
+	r.finding.Corrections, r.finding.Reply = []projections.Correction{said}, &projections.FindingReply{At: start}
+	r.incident = &projections.Incident{
+		Disclosed: incident.Disclosed{
+			Opened:  incident.Opened{Incident: incidentID, Consent: consentID, Agent: "build:42", Look: 3, Class: incident.Class, Severity: incident.Assess(true), ReplyUntil: start},
+			Triaged: incident.Triaged{Verdict: incident.Confirmed, Text: hostile, By: ann},
+			Replies: []incident.ReplyFiled{{Look: 3}}, Text: "The owner was heard.", By: ann,
+		},
+		Recorded: start, Version: 4, Corrections: []projections.Correction{said}, Recall: &projections.Step{Correction: said, Version: 5},
+		Resolution: &projections.Step{Correction: said, Version: 6},
+	}
+	index := uint64(7)
+	r.passport = explorer.Passport{AsOf: 40, Lines: []explorer.PassportLine{
+		{Name: "Certificate", Text: "RECALLED" + hostile, Recalled: true, Evidence: []explorer.Evidence{{Stream: incident.StreamOf(incidentID), Version: 5, Index: &index}}},
+		{Name: "Mystery Shopper", Text: "A gap.", Evidence: []explorer.Evidence{{Stream: "finding/" + consentID, Version: 1}}},
+		{Name: "Shield", Text: "no data"},
+		{Name: "Sessions", Text: "no data"},
+		{Name: "Incidents", Text: "no data"},
+	}}
+}
+
 // record is a sealed record as a reveal carries it.
 func record(t domain.Type, data any) ledger.Record {
 	raw, err := json.Marshal(data)
@@ -244,7 +295,8 @@ func empty() reader {
 // furnished is a reader with something of everything, in which others wrote what they
 // could.
 func furnished() reader {
-	r := reader{status: full(), finding: found(finding.ExamOnly), reply: []byte(strings.Repeat(hostile, 1500)), note: hostile}
+	r := reader{status: full(), finding: found(finding.ExamOnly), reply: []byte(strings.Repeat(hostile, 1500))}
+	r.discuss()
 	r.consent = projections.Consent{
 		ID: consentID, Agent: "build:42", State: projections.Active, Recorded: start,
 		Payload: consent.Payload{
@@ -391,7 +443,7 @@ func TestWhatWasNotShopped(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	c := config(furnished())
-	for _, path := range []string{"/mystery/" + consentID, "/mystery/shops/" + shopID, "/agents/42", "/ledger/records/7"} {
+	for _, path := range []string{"/mystery/" + consentID, "/mystery/shops/" + shopID, "/agents/42", "/ledger/records/7", "/incidents/" + incidentID} {
 		body, words := page(t, c, path)
 		for _, bad := range []string{"<script", "<b>", "\x00", "\x1b"} {
 			if strings.Contains(body, bad) {
@@ -431,6 +483,42 @@ func TestReplies(t *testing.T) {
 	}
 }
 
+// What was corrected and what the owner replied stand where the finding and the incident
+// stand, and so does what follows for the passport.
+func TestWhatWasSaidOfFindings(t *testing.T) {
+	t.Parallel()
+	c := config(furnished())
+	const correction = "Corrected on 1 Mar 2026, 12:00:00 UTC: Two of the tasks were ours."
+	for path, wants := range map[string][]string{
+		"/mystery":                          {"Exam only corrected"},
+		"/mystery/" + consentID:             {correction, "What the owner says to it", "An incident followed: " + incidentID + ", high"},
+		"/mystery/" + consentID + "?look=3": {correction, "This is one look of several."},
+		"/incidents/" + incidentID: {
+			correction, "Recalled. Closed, after it was disclosed", "7.0 high", "Signed by Ann", "The owner was heard.", "A reply, which stands with look 3.", "Record 0: shop.committed.v1",
+		},
+		"/agents/42": {correction, "Certificate Recalled. RECALLED", "record 7, its proof", "no checkpoint covers it yet", "As of the first 40 public records", "Shield no data"},
+	} {
+		_, words := page(t, c, path)
+		for _, want := range wants {
+			if !strings.Contains(words, want) {
+				t.Errorf("%s does not say %q: %s", path, want, words)
+			}
+		}
+	}
+}
+
+// An incident that was not disclosed is answered like one that does not exist.
+func TestPrivateIncident(t *testing.T) {
+	t.Parallel()
+	r := furnished()
+	r.incident = nil
+	h := handler(config(r))
+	private, unknown := get(t, h, "/incidents/"+incidentID), get(t, h, "/incidents/inc_aaaaaaaaaaaaaaaaaaaa")
+	if private.status != http.StatusNotFound || private.body != unknown.body {
+		t.Errorf("a private incident: %d, and another answer than for one that does not exist", private.status)
+	}
+}
+
 // Before its reveal a task looks like a pad, on the page as everywhere.
 func TestSealedSlotTellsNothing(t *testing.T) {
 	t.Parallel()
@@ -455,6 +543,8 @@ func TestAddressesThatNameNothing(t *testing.T) {
 		"/mystery/cns_x": 404, "/mystery/cns_MFZWIZLSMJRXG43VMVZC": 404, "/mystery/%00": 404, "/mystery/shops/shp_x": 404, "/mystery/shops/" + consentID: 404,
 		"/mystery/" + consentID + "?tasks=x": 422, "/mystery/" + consentID + "?tasks=shp_mfzwizlsmjrxg43vmvzd_20260301_07": 422,
 		"/mystery/" + consentID + "?tasks=shp_mfzwizlsmjrxg43vmvzc_20261301_07": 422, "/mystery/" + consentID + "?tasks=shp_mfzwizlsmjrxg43vmvzc_20260301_24": 422,
+		"/mystery/" + consentID + "?look=0": 422, "/mystery/" + consentID + "?look=x": 422, "/mystery/" + consentID + "?look=4": 404, "/mystery/" + consentID + "?look=3": 200,
+		"/incidents/inc_x": 404, "/incidents/inc_mfzwizlsmjrxg43vmvzd": 404, "/incidents/" + incidentID: 200,
 		"/mystery/" + consentID + "?days=-1": 422, "/mystery/" + consentID + "?days=99999999999": 422,
 		"/mystery/" + consentID + "?days=20510&tasks=" + shopID: 200,
 		"/mystery?verdict=best":                                 422, "/mystery?verdict=watch": 200, "/mystery?after=x": 422, "/mystery?after=-1_" + consentID: 422, "/mystery?after=1_" + consentID: 200,
@@ -484,6 +574,8 @@ func TestPagesForPrograms(t *testing.T) {
 		{"/mystery/terms", "text/html, application/json;q=0.9", ""},
 		{"/mystery/terms?format=html", "application/json", ""},
 		{"/bot", "application/json", ""},
+		{"/agents", "application/json", `"/v1/mystery/agents"`},
+		{"/incidents/" + incidentID, "application/json", `"/v1/mystery/incidents/` + incidentID + `"`},
 	} {
 		a := get(t, h, tt.path, "Accept", tt.accept)
 		if json := a.header.Get("Content-Type") == "application/json"; json != (tt.want != "") || json && a.body != tt.want {
@@ -502,6 +594,8 @@ func TestSearch(t *testing.T) {
 		{"a consent", consentID, "/mystery/" + consentID, "consent"},
 		{"a slot", " " + shopID + " ", "/mystery/shops/" + shopID, "shop"},
 		{"an agent by its full name", "build:42", "/agents/42", "agent"},
+		{"an incident", incidentID, "/incidents/" + incidentID, "incident"},
+		{"the stream of an incident", "incident/" + incidentID, "/incidents/" + incidentID, "stream"},
 		{"a batch among records", "batch 3", "/ledger/batches/3", "batch_number"},
 		{"a record among batches", "record 3", "/ledger/records/3", "index"},
 		{"a stream", "finding/" + consentID, "/mystery/" + consentID, "stream"},
@@ -523,6 +617,8 @@ func TestSearch(t *testing.T) {
 		domain.Sum([]byte("two")).String():     "the key of an opened day",
 		domain.Sum([]byte("nothing")).String(): "Nothing here has this id",
 		"cns_mfzwizl":                          "Nothing here has this id",
+		"inc_mfzwizlsmjrxg43vmvzd":             "Nothing here has this id",
+		"fnd_mfzwizlsmjrxg43vmvzc_4":           "Nothing here has this id",
 		"":                                     "64 hex digits",
 		"finding/x/../../y":                    "Nothing here has this id",
 		"shop/" + consentID:                    "Nothing here has this id",
@@ -530,6 +626,9 @@ func TestSearch(t *testing.T) {
 		if _, words := page(t, config(furnished()), "/search?q="+url.QueryEscape(query)); !strings.Contains(words, want) {
 			t.Errorf("search for %q does not say %q", query, want)
 		}
+	}
+	if a := get(t, h, "/search?q=fnd_mfzwizlsmjrxg43vmvzc_3"); a.header.Get("Location") != "/mystery/"+consentID+"?look=3&matched=finding" {
+		t.Errorf("a finding: %d to %q", a.status, a.header.Get("Location"))
 	}
 	if _, words := page(t, config(furnished()), "/mystery/"+consentID+"?matched=seal"); !strings.Contains(words, "What you searched for is the root of an hourly seal.") {
 		t.Error("the page does not say what was matched")
@@ -554,8 +653,8 @@ func TestFeeds(t *testing.T) {
 		} `xml:"entry"`
 	}
 	for _, tt := range []struct{ path, id, entry, title, link string }{
-		{"/mystery/findings.atom", "tag:karatum.com,2026:findings", "tag:karatum.com,2026:finding/" + consentID + "/3", "42: Exam only", "https://karatum.com/mystery/" + consentID},
-		{"/mystery/findings.atom?agent=build:42", "tag:karatum.com,2026:findings?agent=build%3A42", "tag:karatum.com,2026:finding/" + consentID + "/3", "42: Exam only", "https://karatum.com/mystery/" + consentID},
+		{"/mystery/findings.atom", "tag:karatum.com,2026:findings", "tag:karatum.com,2026:finding/" + consentID + "/3", "42: Exam only, corrected", "https://karatum.com/mystery/" + consentID + "?look=3"},
+		{"/mystery/findings.atom?agent=build:42", "tag:karatum.com,2026:findings?agent=build%3A42", "tag:karatum.com,2026:finding/" + consentID + "/3", "42: Exam only, corrected", "https://karatum.com/mystery/" + consentID + "?look=3"},
 		{"/mystery/reveals.atom", "tag:karatum.com,2026:reveals", "tag:karatum.com,2026:shop/shp_mfzwizlsmjrxg43vmvzc_20260301_00", "42: Unit conversion, Right", "https://karatum.com/mystery/shops/shp_mfzwizlsmjrxg43vmvzc_20260301_00"},
 	} {
 		a := get(t, h, tt.path)
@@ -583,14 +682,15 @@ func TestBadges(t *testing.T) {
 		change func(*reader)
 		want   string
 	}{
-		{"a gap", func(*reader) {}, "field: below its exam, n=50, Mar 2026"},
+		{"a gap", func(r *reader) { r.finding = found(finding.ExamOnly) }, "field: below its exam, n=50, Mar 2026"},
+		{"a corrected one", func(*reader) {}, "field: below its exam, n=50, Mar 2026, corrected"},
 		{"no gap", func(r *reader) { r.finding = found(finding.Consistent) }, "field: no difference ≥ 18.3 pts found, n=50, Mar 2026"},
 		{"a first sighting", func(r *reader) { r.finding = found(finding.Watch) }, "field: first sighting of a gap, n=50, Mar 2026"},
 		{"too little", func(r *reader) { r.finding = found(finding.Insufficient) }, "field: not enough data, n=50, Mar 2026"},
-		{"a consent that is over", func(r *reader) { r.consent.State = projections.Revoked }, "field: below its exam, n=50, Mar 2026, consent revoked"},
+		{"a consent that is over", func(r *reader) { r.consent.State = projections.Revoked }, "field: below its exam, n=50, Mar 2026, corrected, consent revoked"},
 		{"nothing compared", func(r *reader) { r.finding = nil }, "field: nothing compared yet, n=0, Mar 2026"},
 		{"no consent", func(r *reader) { r.finding, r.consents = nil, 0 }, "field: never agreed to spot checks"},
-		{"one of Karatum's", func(r *reader) { r.agent.Demo = true }, "DEMO field: below its exam, n=50, Mar 2026"},
+		{"one of Karatum's", func(r *reader) { r.agent.Demo = true }, "DEMO field: below its exam, n=50, Mar 2026, corrected"},
 	} {
 		r := furnished()
 		tt.change(&r)

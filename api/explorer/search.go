@@ -10,6 +10,7 @@ import (
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/projections"
 )
@@ -26,7 +27,7 @@ func (h hit) Words() string { return formWords[h.Form] }
 
 // formWords say what was matched. The keys travel in addresses.
 var formWords = map[string]string{
-	"agent": "the name of an agent", "consent": "the id of a consent", "shop": "the id of a slot", "batch_number": "the number of a batch",
+	"agent": "the name of an agent", "consent": "the id of a consent", "shop": "the id of a slot", "finding": "the id of a finding", "incident": "the id of an incident", "batch_number": "the number of a batch",
 	"index": "the index of a public record", "stream": "a stream of the ledger",
 	"record": "the hash of a public record", "leaf": "the hash of a leaf of the log’s tree", "root": "the root of a checkpoint of the log",
 	string(projections.CommitHash): "the commitment of a slot", string(projections.ReplyHash): "the commitment to a reply",
@@ -55,7 +56,11 @@ func (p *Pages) search(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(hits) == 1 {
-		http.Redirect(w, r, hits[0].Path+"?"+url.Values{"matched": {hits[0].Form}}.Encode(), http.StatusSeeOther) //nolint:gosec // a path of ours
+		separator := "?"
+		if strings.Contains(hits[0].Path, "?") {
+			separator = "&"
+		}
+		http.Redirect(w, r, hits[0].Path+separator+url.Values{"matched": {hits[0].Form}}.Encode(), http.StatusSeeOther) //nolint:gosec // a path of ours
 		return
 	}
 	p.page("search", nil, func(_ *http.Request, f frame, _ projections.Status) (any, error) {
@@ -84,6 +89,19 @@ func (p *Pages) find(ctx context.Context, query string) (hits []hit, err error) 
 	case shopIDs.MatchString(query):
 		_, err := p.config.Reader.Shop(ctx, query)
 		return one(hit{"shop", "/mystery/shops/" + query, query}, err)
+	case incidentIDs.MatchString(query):
+		list, err := p.config.Reader.Incidents(ctx, projections.IncidentQuery{Incident: query, Limit: 1})
+		if err != nil || len(list) == 0 {
+			return nil, err
+		}
+		return []hit{{"incident", "/incidents/" + query, query}}, nil
+	case findingIDs.MatchString(query):
+		id, look, err := finding.ParseID(query)
+		if err != nil {
+			return nil, nil //nolint:nilerr // it names nothing
+		}
+		_, err = p.config.Reader.Finding(ctx, id, look)
+		return one(hit{"finding", addressOfLook(id, look), query}, err)
 	case isStream:
 		path := pageOfStream(ledger.Stream(query))
 		if path == "" || strings.ContainsAny(id, "/?#%") {

@@ -207,7 +207,18 @@ type comparison struct {
 	Detectable string // in points; "" if nothing would be seen
 	TestName   string
 	PText      string
+	ReplyText  string // what the owner says to it; "" for nothing, or if it was erased
 }
+
+// Address is the page of the comparison, which stays the same when later ones come.
+func (c comparison) Address() string { return addressOfLook(c.Consent, c.Look) }
+
+func addressOfLook(consent string, look int) string {
+	return fmt.Sprintf("/mystery/%s?look=%d", consent, look)
+}
+
+// ID is what programs call it.
+func (c comparison) ID() string { return finding.ID(c.Consent, c.Look) }
 
 func comparisonOf(f projections.Finding) comparison {
 	c := comparison{
@@ -253,6 +264,9 @@ func (c comparison) TooMuchLost() bool {
 // Badge is the comparison in one line, as a badge has it.
 func (c comparison) Badge() string {
 	date := c.At.Format("Jan 2006")
+	if len(c.Corrections) > 0 {
+		date += ", corrected"
+	}
 	switch {
 	case c.GatedVerdict == finding.ExamOnly:
 		return fmt.Sprintf("field: below its exam, n=%d, %s", c.Finding.Field.Counted, date)
