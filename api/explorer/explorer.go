@@ -2,9 +2,10 @@
 // ethics and identities, every consent, task and agent, disclosed incidents, the ledger
 // and its batches, what owners sign, and who KaratumBot is.
 //
-// Pages are made on the server from public read models and work without a script.
+// Pages are made on the server from public read models and work without a script. The
+// one that there is has a wallet in the browser sign what else is signed elsewhere.
 // Like the rest of the interface they show nothing of a task before its reveal.
-// No page holds a script or a style of its own, and none asks another host for
+// No page holds a script or a style in itself, and none asks another host for
 // anything; the policy that every page is served under makes a browser hold us to
 // that. Text of others, such as replies and reasons, stands on a page as text and
 // apart from what surrounds it.
@@ -137,6 +138,7 @@ type Problem struct {
 type Pages struct {
 	config    Config
 	style     string // address of the style sheet
+	script    string // address of what talks to wallets
 	mark      string // address of the icon
 	templates map[string]*template.Template
 
@@ -155,7 +157,7 @@ var (
 // New returns the pages. It panics if a template does not parse, as that is a bug
 // in the program.
 func New(c Config) *Pages {
-	p := &Pages{config: c, style: address("house.css"), mark: address("mark.svg"), templates: make(map[string]*template.Template), sameSite: http.NewCrossOriginProtection()}
+	p := &Pages{config: c, style: address("house.css"), script: address("sign.js"), mark: address("mark.svg"), templates: make(map[string]*template.Template), sameSite: http.NewCrossOriginProtection()}
 	shared := template.Must(template.New("").Funcs(template.FuncMap{
 		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"when":    func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") },
@@ -233,6 +235,7 @@ func (p *Pages) Register(r chi.Router) {
 	r.Get("/bot", p.page("bot", nil, p.bot))
 	r.Get("/.well-known/security.txt", p.security)
 	r.Get(p.style, p.asset("house.css", "text/css; charset=utf-8"))
+	r.Get(p.script, p.asset("sign.js", "text/javascript; charset=utf-8"))
 	r.Get(p.mark, p.asset("mark.svg", "image/svg+xml"))
 }
 
@@ -256,9 +259,14 @@ func (p *Pages) asset(name, contentType string) http.HandlerFunc {
 	}
 }
 
-// policy is the Content-Security-Policy of every page.
+// policy is the Content-Security-Policy of every page but those to sign on.
 const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+// signPolicy is that of pages to sign on. They have the one script that there is, and
+// show icons that wallets bring along.
+const signPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; " +
+	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // A frame is what the layout shows around each page.
 type frame struct {
@@ -272,9 +280,10 @@ type frame struct {
 
 	Facts
 
-	Site  string // the public URL
-	Style string
-	Mark  string
+	Site   string // the public URL
+	Style  string
+	Script string // of a page to sign on; else empty
+	Mark   string
 
 	TermsVersion uint32
 	TermsHash    domain.Hash

@@ -2,6 +2,7 @@ package explorer
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/task"
 	"github.com/karatum/mystery/projections"
 )
@@ -174,6 +176,8 @@ type signPage struct {
 	frame
 
 	Message  string
+	Hex      string       // the bytes of the message, as wallets take them
+	Owner    string       // whose account is to sign
 	Download template.URL // of the message, byte for byte
 	File     string
 	Action   string
@@ -187,9 +191,10 @@ type signPage struct {
 	Expires     *time.Time
 }
 
-func signing(f frame, message, file string) signPage {
+func (p *Pages) signing(f frame, message, file string, owner eip191.Address) signPage {
+	f.Script = p.script
 	return signPage{
-		frame: f, Message: message, File: file,
+		frame: f, Message: message, File: file, Hex: "0x" + hex.EncodeToString([]byte(message)), Owner: owner.String(),
 		Download: template.URL("data:text/plain;charset=us-ascii;base64," + base64.StdEncoding.EncodeToString([]byte(message))), //nolint:gosec // base64 holds no markup
 	}
 }
@@ -213,7 +218,7 @@ func (p *Pages) challenge(w http.ResponseWriter, r *http.Request) {
 		c, challengeErr := p.config.Owners.Challenge(r.Context(), request)
 		if err = challengeErr; err == nil {
 			f.Title = "Sign the consent"
-			v := signing(f, c.Message, "karatum-consent.txt")
+			v := p.signing(f, c.Message, "karatum-consent.txt", c.Payload.Owner)
 			v.Action, v.ChallengeID, v.Expires, v.Nonce = "/mystery/consents", c.ChallengeID, &c.ExpiresAt, !c.Payload.OwnerNonceHash.IsZero()
 			payload, encodeErr := domain.Canonical(c.Payload)
 			if err = encodeErr; err == nil {
@@ -263,7 +268,7 @@ func (p *Pages) grant(w http.ResponseWriter, r *http.Request) {
 	}
 	problem := p.config.Problem(r.Context(), err)
 	f.Title = "Sign the consent"
-	v := signing(f, message, "karatum-consent.txt")
+	v := p.signing(f, message, "karatum-consent.txt", payload.Owner)
 	v.Action, v.ChallengeID, v.Payload, v.Nonce = "/mystery/consents", values.Get("challenge"), values.Get("payload"), !payload.OwnerNonceHash.IsZero()
 	v.Problem, v.Lead = &problem, sentence(problem.Detail)
 	p.show(w, r, problem.Status, "sign", v)
@@ -291,13 +296,18 @@ func (p *Pages) showRevocation(w http.ResponseWriter, r *http.Request, problem *
 		p.fail(w, r, err)
 		return
 	}
+	granted, err := p.config.Reader.Consent(r.Context(), id)
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
 	c, err := p.config.Owners.ChallengeRevoke(r.Context(), id)
 	if err != nil {
 		p.fail(w, r, err)
 		return
 	}
 	f.Title = "Sign the revocation"
-	v := signing(f, c.Message, "karatum-revocation.txt")
+	v := p.signing(f, c.Message, "karatum-revocation.txt", granted.Payload.Owner)
 	v.Action, v.Consent, v.ChallengeID, v.Expires = "/mystery/"+id+"/revocation", id, c.ChallengeID, &c.ExpiresAt
 	status := http.StatusOK
 	if problem != nil {
@@ -358,6 +368,9 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, status int, name st
 		return
 	}
 	head(w)
+	if name == "sign" {
+		w.Header().Set("Content-Security-Policy", signPolicy)
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may be gone

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -238,9 +239,9 @@ func (r reader) Stream(ctx context.Context, s ledger.Stream, _ uint64, _ int) ([
 	return r.leaves[:min(2, len(r.leaves))], h, err
 }
 
-// discuss puts a correction and a reply to the finding, an incident that went all the
-// way, and a passport that tells of it.
-func (r *reader) discuss() {
+// discussed returns r with a correction and a reply to its finding, an incident that went
+// all the way, and a passport that tells of it.
+func discussed(r reader) reader {
 	ann := []maintainer.Approval{{Name: "Ann " + hostile}}
 	said := projections.Correction{At: start, Text: "Two of the tasks were ours." + hostile, By: ann}
 	r.finding.Corrections, r.finding.Reply = []projections.Correction{said}, &projections.FindingReply{At: start}
@@ -261,6 +262,7 @@ func (r *reader) discuss() {
 		{Name: "Sessions", Text: "no data"},
 		{Name: "Incidents", Text: "no data"},
 	}}
+	return r
 }
 
 // record is a sealed record as a reveal carries it.
@@ -296,7 +298,7 @@ func empty() reader {
 // could.
 func furnished() reader {
 	r := reader{status: full(), finding: found(finding.ExamOnly), reply: []byte(strings.Repeat(hostile, 1500))}
-	r.discuss()
+	r = discussed(r)
 	r.consent = projections.Consent{
 		ID: consentID, Agent: "build:42", State: projections.Active, Recorded: start,
 		Payload: consent.Payload{
@@ -740,11 +742,24 @@ func TestOptIn(t *testing.T) {
 	h := handler(config(furnished()))
 	a := post(t, h, "/mystery/opt-in", optIn())
 	for _, want := range []string{
-		"a message\nof two lines", `value="chl_1"`, "cast wallet sign", `action="/mystery/consents"`, `download="karatum-consent.txt"`,
+		"a message\nof two lines", `value="chl_1"`, "cast wallet sign", `action="/mystery/consents"`, `data-message="0x61206d6573736167650a6f662074776f206c696e6573"`, `data-owner="0x`, `download="karatum-consent.txt"`,
 		"base64,YSBtZXNzYWdlCm9mIHR3byBsaW5lcw==", "&#34;skills&#34;:[&#34;units&#34;,&#34;dates&#34;]", "&#34;kinds&#34;:[&#34;a2a&#34;,&#34;mcp&#34;]",
 	} {
 		if a.status != http.StatusOK || !strings.Contains(html.UnescapeString(a.body), html.UnescapeString(want)) {
 			t.Errorf("%d: the page to sign on does not have %s", a.status, want)
+		}
+	}
+	script := regexp.MustCompile(`<script type="module" src="(/assets/sign-[0-9a-f]{16}\.js)"></script>`).FindStringSubmatch(a.body)
+	if script == nil {
+		t.Fatal("the page to sign on has no script for wallets")
+	}
+	if s := get(t, h, script[1]); s.status != http.StatusOK || s.header.Get("Content-Type") != "text/javascript; charset=utf-8" {
+		t.Errorf("GET %s: %d, %s", script[1], s.status, s.header.Get("Content-Type"))
+	}
+	policy := a.header.Get("Content-Security-Policy")
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'", "base-uri 'none'"} {
+		if !slices.Contains(strings.Split(policy, "; "), want) || strings.Contains(policy, "unsafe") {
+			t.Errorf("the policy of the page to sign on is %q, without %s", policy, want)
 		}
 	}
 	if got := a.header.Get("Cache-Control"); got != "no-store" {
