@@ -54,8 +54,8 @@ type Bodies interface {
 	Get(ctx context.Context, key string) (salt, body []byte, err error)
 }
 
-// Config is what the interface needs. All fields but Counted, Limits, Proxies and Logger
-// are required.
+// Config is what the interface needs. All fields but Attesting, Counted, Limits, Reads,
+// Proxies and Logger are required.
 type Config struct {
 	Service   Service
 	Reader    projections.Reader
@@ -79,6 +79,7 @@ type Config struct {
 	Counted func(outcome string, events int)
 
 	Limits  Limits         // nil: challenges may be asked for without end
+	Reads   Limits         // nil: what is public may be read without end
 	Proxies []netip.Prefix // whose X-Forwarded-For is believed
 
 	Logger *slog.Logger // nil: silent
@@ -104,7 +105,7 @@ func New(c Config) http.Handler {
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	s := &server{Config: c, router: chi.NewRouter()}
 	s.pages = s.explorer()
-	s.router.Use(identify, s.locate, s.recover, secure, s.readable, middleware.GetHead)
+	s.router.Use(identify, s.locate, s.recover, s.secure, share, s.bound, s.readable, tag, s.export, middleware.GetHead)
 	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		s.turnAway(w, r, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
 	})
@@ -129,6 +130,8 @@ func New(c Config) http.Handler {
 	s.registerWitnesses(api)
 	s.registerBundle(api)
 	s.registerBatches(api)
+	describeLists(api.OpenAPI())
+	describeAnswers(api.OpenAPI())
 	return s.router
 }
 
@@ -175,7 +178,7 @@ const (
 func get(id, path, summary string, errors ...int) huma.Operation {
 	return huma.Operation{
 		OperationID: id, Method: http.MethodGet, Path: root + path, Summary: summary, Tags: []string{"read"},
-		Errors: append(errors, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusServiceUnavailable),
+		Errors: append(errors, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable),
 	}
 }
 
@@ -254,14 +257,17 @@ func identify(next http.Handler) http.Handler {
 }
 
 // secure sets the headers that every answer has. Pages allow themselves a style
-// sheet beyond that.
-func secure(next http.Handler) http.Handler {
+// sheet beyond that. Behind TLS browsers shall not come without it again (RFC 6797).
+func (s *server) secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-cache")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Content-Type-Options", "nosniff")
+		if strings.HasPrefix(s.PublicURL, "https://") {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		next.ServeHTTP(w, r)
 	})
 }

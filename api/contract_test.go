@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -52,19 +53,25 @@ var published = sync.OnceValue(func() (d document) {
 func held(method, path string, a answer) error {
 	path, _, _ = strings.Cut(path, "?")
 	op, ok := published().find(path, strings.ToLower(method))
-	if !ok || method == "HEAD" {
+	if !ok || method == http.MethodHead {
 		return nil
 	}
 	response, ok := op.Responses[fmt.Sprint(a.status)]
 	if !ok {
 		return fmt.Errorf("status %d is not declared", a.status)
 	}
+	if a.status == http.StatusNotModified {
+		if a.body != "" || a.header.Get("Content-Type") != "" || a.header.Get("ETag") == "" {
+			return fmt.Errorf("a 304 has body %q, type %q and tag %q", a.body, a.header.Get("Content-Type"), a.header.Get("ETag"))
+		}
+		return nil
+	}
 	content, ok := response.Content[a.header.Get("Content-Type")]
 	if !ok {
 		return fmt.Errorf("content type %q is not declared for %d", a.header.Get("Content-Type"), a.status)
 	}
-	if !strings.HasSuffix(a.header.Get("Content-Type"), "json") {
-		return nil // a text
+	if t := a.header.Get("Content-Type"); !strings.HasSuffix(t, "json") || t == "application/x-ndjson" {
+		return nil // a text, or several
 	}
 	var body any
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil {

@@ -78,7 +78,7 @@ type owners struct{ s *server }
 
 // Challenge implements [explorer.Owners].
 func (o owners) Challenge(ctx context.Context, r consent.Request) (commands.Challenged, error) {
-	if err := o.s.spend(ctx, commands.GrantQuotas(r.Agent, callerOf(ctx).address)); err != nil {
+	if err := o.s.spend(ctx, o.s.Limits, commands.GrantQuotas(r.Agent, callerOf(ctx).address)); err != nil {
 		return commands.Challenged{}, err
 	}
 	return o.s.Service.Challenge(ctx, r)

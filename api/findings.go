@@ -139,7 +139,7 @@ func (s *server) registerFindings(api huma.API) {
 	type challengeOutput struct{ Body replyChallenge }
 	huma.Register(api, limited(post("challenge-reply", "/findings/{id}/reply-challenge", "Ask for a reply to sign", http.StatusOK, maxReply)),
 		func(ctx context.Context, in *challengeRequest) (*challengeOutput, error) {
-			if err := s.spend(ctx, commands.ReplyQuotas(callerOf(ctx).address)); err != nil {
+			if err := s.spend(ctx, s.Limits, commands.ReplyQuotas(callerOf(ctx).address)); err != nil {
 				return nil, err
 			}
 			c, err := s.Service.ChallengeReply(ctx, in.ID, in.Body.Text)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -15,8 +16,9 @@ import (
 	"github.com/karatum/mystery/commands"
 )
 
-// This file keeps strangers from asking for challenges without end. Nothing is
-// stored of a challenge, but making one reads the ledger and may read a chain.
+// This file keeps strangers from asking without end. Nothing is stored of a challenge,
+// but making one reads the ledger and may read a chain; to read costs less, and much
+// more of it may be done.
 
 // Limits counts what strangers ask for. Take charges one to each quota or, if one
 // is used up, none.
@@ -76,11 +78,11 @@ func addressOf(text string) netip.Addr {
 
 // spend charges a request to quotas and tells the caller what is left. It returns
 // the problem of a request that is one too many.
-func (s *server) spend(ctx context.Context, quotas []commands.Quota) error {
-	if s.Limits == nil {
+func (s *server) spend(ctx context.Context, limits Limits, quotas []commands.Quota) error {
+	if limits == nil {
 		return nil
 	}
-	spent, err := s.Limits.Take(ctx, quotas)
+	spent, err := limits.Take(ctx, quotas)
 	if err != nil {
 		return s.fail(ctx, err)
 	}
@@ -95,7 +97,21 @@ func (s *server) spend(ctx context.Context, quotas []commands.Quota) error {
 	wait := max(seconds(spent.Wait()), 1)
 	h.Set("Retry-After", strconv.Itoa(wait))
 	return newProblem(ctx, http.StatusTooManyRequests,
-		fmt.Sprintf("too many challenges were asked for from your network; ask again in %d seconds", wait))
+		fmt.Sprintf("too many requests came from your network; ask again in %d seconds", wait))
+}
+
+// bound charges every request below /v1 that reads to its network.
+func (s *server) bound(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if s.Reads != nil && reads && strings.HasPrefix(r.URL.Path, "/v1/") {
+			if p := new(Problem); errors.As(s.spend(r.Context(), s.Reads, commands.ReadQuotas(callerOf(r.Context()).address)), &p) {
+				s.turnAway(w, r, p)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // The headers of draft-ietf-httpapi-ratelimit-headers: what is allowed, and what is
@@ -113,10 +129,15 @@ func limited(op huma.Operation) huma.Operation {
 	op.Description = "Limited by client address, an IPv6 one counting as its /64. What is too much is answered with 429, " +
 		"and Retry-After says when to ask again."
 	op.Errors = append(op.Errors, http.StatusTooManyRequests)
-	text := &huma.Schema{Type: huma.TypeString}
-	op.Responses = map[string]*huma.Response{strconv.Itoa(op.DefaultStatus): {Headers: map[string]*huma.Header{
-		headerPolicy: {Schema: text, Description: "What each limit allows, as of draft-ietf-httpapi-ratelimit-headers.", Example: `"grant-address";q=20;w=3600`},
-		headerLimit:  {Schema: text, Description: "What is left of each limit, and when there is more.", Example: `"grant-address";r=19;t=3600`},
-	}}}
+	op.Responses = map[string]*huma.Response{strconv.Itoa(op.DefaultStatus): {Headers: limitHeaders("grant-address", "q=20;w=3600", "r=19;t=3600")}}
 	return op
+}
+
+// limitHeaders describes the headers that tell of limits, with an example of one.
+func limitHeaders(name, policy, left string) map[string]*huma.Header {
+	text := &huma.Schema{Type: huma.TypeString}
+	return map[string]*huma.Header{
+		headerPolicy: {Schema: text, Description: "What each limit allows, as of draft-ietf-httpapi-ratelimit-headers.", Example: fmt.Sprintf("%q;%s", name, policy)},
+		headerLimit:  {Schema: text, Description: "What is left of each limit, and when there is more.", Example: fmt.Sprintf("%q;%s", name, left)},
+	}
 }

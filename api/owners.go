@@ -106,7 +106,7 @@ func (s *server) registerOwners(api huma.API) {
 	type challengeOutput struct{ Body challengeBody }
 	huma.Register(api, limited(post("challenge-consent", "/consents/challenge", "Ask for a consent to sign", http.StatusOK, maxChallenge, http.StatusForbidden)),
 		func(ctx context.Context, in *challengeRequest) (*challengeOutput, error) {
-			if err := s.spend(ctx, commands.GrantQuotas(agent.Ref(in.Body.Agent), callerOf(ctx).address)); err != nil {
+			if err := s.spend(ctx, s.Limits, commands.GrantQuotas(agent.Ref(in.Body.Agent), callerOf(ctx).address)); err != nil {
 				return nil, err
 			}
 			c, err := s.Service.Challenge(ctx, in.Body.request())
@@ -193,7 +193,7 @@ func (s *server) revoke(ctx context.Context, id string, in revokeInput) (*writte
 }
 
 func (s *server) challengeRevoke(ctx context.Context, id string) (c commands.RevokeChallenged, err error) {
-	if err := s.spend(ctx, commands.RevokeQuotas(callerOf(ctx).address)); err != nil {
+	if err := s.spend(ctx, s.Limits, commands.RevokeQuotas(callerOf(ctx).address)); err != nil {
 		return c, err
 	}
 	known, err := s.signed(ctx, id)

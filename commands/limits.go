@@ -13,6 +13,10 @@ const (
 	challengesPerAddress = 20
 )
 
+// readsPerAddress is how often a client address may read in any minute: enough to check
+// hundreds of tasks in one go, at half a dozen requests each.
+const readsPerAddress = 3000
+
 // A Quota bounds how often something may be asked for in any stretch of time as
 // long as its window.
 type Quota struct {
@@ -63,6 +67,11 @@ func RevokeQuotas(client netip.Addr) []Quota {
 // ReplyQuotas is the same for a reply to a finding.
 func ReplyQuotas(client netip.Addr) []Quota {
 	return []Quota{{Name: "reply-address", Key: network(client), Limit: challengesPerAddress, Window: time.Hour}}
+}
+
+// ReadQuotas is the same for reading what is public.
+func ReadQuotas(client netip.Addr) []Quota {
+	return []Quota{{Name: "read-address", Key: network(client), Limit: readsPerAddress, Window: time.Minute}}
 }
 
 // network returns what stands for one client: an IPv4 address, or the /64 of an

@@ -58,7 +58,7 @@ type Options struct {
 	// it from the file that the Config names.
 	LogKey string
 
-	// Unlimited lets everybody ask for challenges without end. It is for
+	// Unlimited lets everybody ask for challenges, and read, without end. It is for
 	// karatum-demo and tests, and no configuration leads here.
 	Unlimited bool
 
@@ -347,7 +347,7 @@ func (p *Programme) Handler() http.Handler {
 	return api.New(api.Config{
 		Service: p.Service, Reader: p.Reader, Ledger: p.Ledger, Bodies: p.bodies, PublicURL: p.config.PublicURL, Now: p.Now, Facts: p.facts(),
 		Producers: p.Service, Counted: p.submissions.Count,
-		Limits: p.limits(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp, Attesting: p.Attesting,
+		Limits: p.limits(), Reads: p.reads(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp, Attesting: p.Attesting,
 	})
 }
 

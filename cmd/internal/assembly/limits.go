@@ -9,6 +9,7 @@ import (
 
 	"github.com/karatum/mystery/api"
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/meter"
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 )
@@ -52,6 +53,14 @@ func (p *Programme) limits() api.Limits {
 		return nil
 	}
 	return &tables.Limits{Pool: p.pool}
+}
+
+// reads returns what counts the reading of strangers, or nil if nothing does.
+func (p *Programme) reads() api.Limits {
+	if p.manners.unlimited {
+		return nil
+	}
+	return meter.New(time.Now)
 }
 
 // Proxies returns the networks whose X-Forwarded-For is believed.
