@@ -59,6 +59,10 @@ var lists = map[string]list{
 	root + "/incidents": {"incidents", 100, []string{
 		"id", "demo", "agent", "consent", "finding", "detector", "class", "severity", "triage", "state", "disclosedAt", "text", "recalled", "closed", "corrections",
 	}},
+	root + "/agents": {"agents", 100, []string{
+		"agent", "demo", "registeredAt", "spotChecks", "consent", "latestFinding.id", "latestFinding.at", "latestFinding.verdict", "latestFinding.gatedVerdict",
+		"latestFinding.corrected",
+	}},
 	ledgerRoot + "/batches": {"batches", 100, []string{
 		"batch", "state", "sealedAt", "chain", "schema", "batchId", "root", "count", "previousRoot", "from", "to", "logSize", "logRoot",
 		"attestation.uid", "attestation.tx", "attestation.block", "attestation.time", "attestation.final",
