@@ -133,7 +133,7 @@ func (s *server) certificateLine(ctx context.Context, a projections.Agent, incid
 	l := passportLine{Text: noData, Evidence: []evidence{}}
 	var said []string
 	for _, c := range a.Certificates {
-		said = append(said, fmt.Sprintf("Certificate %s is on record since %s.", c.Value, c.Since.Format("2006-01-02")))
+		said = append(said, fmt.Sprintf("Certificate %s is on record since %s.", c.Value, c.Since.Format(time.DateOnly)))
 		e, err := s.evidenceOf(ctx, asOf, agent.StreamOf(a.Ref), c.Version)
 		if err != nil {
 			return l, err
@@ -145,7 +145,7 @@ func (s *server) certificateLine(ctx context.Context, a projections.Agent, incid
 			continue
 		}
 		l.Recalled = true
-		said = append(said, fmt.Sprintf("RECALLED on %s for incident %s: %s.", i.Recall.At.Format("2006-01-02"), i.Opened.Incident, strings.TrimSuffix(i.Recall.Text, ".")))
+		said = append(said, fmt.Sprintf("RECALLED on %s for incident %s: %s.", i.Recall.At.Format(time.DateOnly), i.Opened.Incident, strings.TrimSuffix(i.Recall.Text, ".")))
 		e, err := s.evidenceOf(ctx, asOf, incident.StreamOf(i.Opened.Incident), i.Recall.Version)
 		if err != nil {
 			return l, err
@@ -162,15 +162,12 @@ func (s *server) incidentsLine(ctx context.Context, incidents []projections.Inci
 	l := passportLine{Text: noData, Evidence: []evidence{}}
 	var said []string
 	for _, i := range incidents {
-		state := "disclosed"
+		over := ""
 		if i.Resolution != nil {
-			state = "closed"
+			over = ", closed on " + i.Resolution.At.Format(time.DateOnly)
 		}
-		text := fmt.Sprintf("Incident %s: %s, %s %s, %s on %s.", i.Opened.Incident, i.Opened.Class, i.Opened.Severity.Score, i.Opened.Severity.Rating,
-			"disclosed", i.Recorded.Format("2006-01-02"))
-		if state == "closed" {
-			text = strings.TrimSuffix(text, ".") + fmt.Sprintf(", closed on %s.", i.Resolution.At.Format("2006-01-02"))
-		}
+		text := fmt.Sprintf("Incident %s: %s, %s %s, disclosed on %s%s.", i.Opened.Incident, i.Opened.Class,
+			i.Opened.Severity.Score, i.Opened.Severity.Rating, i.Recorded.Format(time.DateOnly), over)
 		said = append(said, text)
 		e, err := s.evidenceOf(ctx, asOf, incident.StreamOf(i.Opened.Incident), i.Version)
 		if err != nil {

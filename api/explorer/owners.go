@@ -1,6 +1,7 @@
 package explorer
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -213,23 +214,34 @@ func (p *Pages) challenge(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	form := optInOf(values)
-	request, err := form.request()
+	v, err := p.consentToSign(r.Context(), f, form)
 	if err == nil {
-		c, challengeErr := p.config.Owners.Challenge(r.Context(), request)
-		if err = challengeErr; err == nil {
-			f.Title = "Sign the consent"
-			v := p.signing(f, c.Message, "karatum-consent.txt", c.Payload.Owner)
-			v.Action, v.ChallengeID, v.Expires, v.Nonce = "/mystery/consents", c.ChallengeID, &c.ExpiresAt, !c.Payload.OwnerNonceHash.IsZero()
-			payload, encodeErr := domain.Canonical(c.Payload)
-			if err = encodeErr; err == nil {
-				v.Payload = string(payload)
-				p.show(w, r, http.StatusOK, "sign", v)
-				return
-			}
-		}
+		p.show(w, r, http.StatusOK, "sign", v)
+		return
 	}
 	problem := p.config.Problem(r.Context(), err)
 	p.show(w, r, problem.Status, "optin", p.optInPage(f, form, &problem))
+}
+
+// consentToSign returns the page with the message that a form of an opt-in comes to.
+func (p *Pages) consentToSign(ctx context.Context, f frame, form optInForm) (v signPage, err error) {
+	request, err := form.request()
+	if err != nil {
+		return v, err
+	}
+	c, err := p.config.Owners.Challenge(ctx, request)
+	if err != nil {
+		return v, err
+	}
+	payload, err := domain.Canonical(c.Payload)
+	if err != nil {
+		return v, err
+	}
+	f.Title = "Sign the consent"
+	v = p.signing(f, c.Message, "karatum-consent.txt", c.Payload.Owner)
+	v.Action, v.ChallengeID, v.Expires, v.Nonce = "/mystery/consents", c.ChallengeID, &c.ExpiresAt, !c.Payload.OwnerNonceHash.IsZero()
+	v.Payload = string(payload)
+	return v, nil
 }
 
 // grant takes the signature of a consent.
