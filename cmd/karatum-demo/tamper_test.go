@@ -150,7 +150,8 @@ func stageOn(t *testing.T, admin *pgx.Conn, server, name string) (schema string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	getenv := func(string) string { return database(t, server, name) }
+	url := database(t, server, name)
+	getenv := func(name string) string { return map[string]string{"MYSTERY_DATABASE_URL": url}[name] }
 	s, err := openStage(t.Context(), f, start, getenv, progress{w: t.Output()})
 	if err != nil {
 		t.Fatal(err)
