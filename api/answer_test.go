@@ -154,7 +154,7 @@ func TestReadsPerAddress(t *testing.T) {
 	w := newWorld(t).furnish()
 	w.bound()
 	ask := func(peer, method string) answer {
-		r := httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), method, root+"/openapi.json", nil)
+		r := httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), method, root+"/terms", nil)
 		r.RemoteAddr = peer
 		rec := httptest.NewRecorder()
 		w.handler.ServeHTTP(rec, r)

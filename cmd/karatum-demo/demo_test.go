@@ -31,6 +31,11 @@ import (
 	"github.com/karatum/mystery/migrations/pgtest"
 )
 
+// environ is an environment that names a database and nothing else.
+func environ(database string) func(string) string {
+	return func(name string) string { return map[string]string{"MYSTERY_DATABASE_URL": database}[name] }
+}
+
 // open returns a stage on a schema of its own, its two consents given. Each stage
 // of a test with the same seed draws the same.
 func open(t *testing.T, seed string) (*stage, map[string]consent.Payload) {
@@ -40,22 +45,7 @@ func open(t *testing.T, seed string) (*stage, map[string]consent.Payload) {
 
 func openWith(t *testing.T, f flags) (*stage, map[string]consent.Payload) {
 	t.Helper()
-	start, err := f.start(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := pgtest.URL(t)
-	getenv := func(name string) string {
-		if name == "MYSTERY_DATABASE_URL" {
-			return url
-		}
-		return ""
-	}
-	s, err := openStage(t.Context(), f, start, getenv, progress{w: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.close)
+	s := empty(t, f)
 	consents, err := s.enrol(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +74,8 @@ func (s *stage) days(t *testing.T, n float64) {
 func TestCaught(t *testing.T) {
 	inOrder(t)
 	t.Parallel()
-	url := pgtest.URL(t)
-	getenv := func(name string) string { return map[string]string{"MYSTERY_DATABASE_URL": url}[name] }
 	var stdout bytes.Buffer
-	if code := run(t.Context(), []string{"--once", "--json", "--listen", "127.0.0.1:0"}, getenv, &stdout, t.Output()); code != 0 {
+	if code := run(t.Context(), []string{"--once", "--json", "--listen", "127.0.0.1:0"}, environ(pgtest.URL(t)), &stdout, t.Output()); code != 0 {
 		t.Fatalf("run = %d", code)
 	}
 	var r report
@@ -550,6 +538,7 @@ func (s *stage) auditRecords(t *testing.T, id string, e shop.Revealed, reply *pu
 // TestHostsProvenBothWays looks at how the endpoints of the demo were shown to be
 // the owner's: one is an identity of the agent, for the other its host speaks.
 func TestHostsProvenBothWays(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, consents := open(t, "1")
 	for name, p := range consents {
@@ -659,10 +648,9 @@ func TestStartFails(t *testing.T) {
 		{"told to stop at once", cancelled, nil, "", 130, "interrupted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			getenv := func(name string) string { return map[string]string{"MYSTERY_DATABASE_URL": tt.url}[name] }
 			var stdout, stderr bytes.Buffer
 			args := append([]string{"--once", "--json", "--listen", "127.0.0.1:0"}, tt.args...)
-			if code := run(tt.ctx, args, getenv, &stdout, &stderr); code != tt.code {
+			if code := run(tt.ctx, args, environ(tt.url), &stdout, &stderr); code != tt.code {
 				t.Errorf("run = %d, want %d; it said %s", code, tt.code, &stderr)
 			}
 			if !strings.Contains(stderr.String(), tt.says) || stdout.Len() > 0 {
@@ -679,6 +667,7 @@ func TestStartFails(t *testing.T) {
 // TestNeverTwice kills the worker between shop.sent and the answer: the next one
 // declares the task lost and does not send it again.
 func TestNeverTwice(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s, _ := open(t, "11")
 	field := &dying{next: s.prog.Worker.Field}

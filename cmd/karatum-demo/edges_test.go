@@ -40,14 +40,16 @@ func bare(t *testing.T, seed string) *stage {
 // empty returns a stage on which no agent is known.
 func empty(t *testing.T, f flags) *stage {
 	t.Helper()
+	return emptyOn(t, f, pgtest.URL(t))
+}
+
+func emptyOn(t *testing.T, f flags, database string) *stage {
+	t.Helper()
 	start, err := f.start(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := pgtest.URL(t)
-	s, err := openStage(t.Context(), f, start, func(name string) string {
-		return map[string]string{"MYSTERY_DATABASE_URL": url}[name]
-	}, progress{w: t.Output()})
+	s, err := openStage(t.Context(), f, start, environ(database), progress{w: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 // A consent is revoked while a task is on its way that nobody will ever hear of again. The
 // seals go on until that is said of it, and then nothing of them is kept but the seals.
 func TestSealsOutliveAConsent(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "24")
 	p := s.give(t, func(*consent.Request) {})

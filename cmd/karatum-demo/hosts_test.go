@@ -209,6 +209,7 @@ func TestHostStops(t *testing.T) {
 // next reading, also while its host does not answer, which would keep an endpoint
 // that the host itself had vouched for.
 func TestWithdrawnIdentityIsLost(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	s := bare(t, "63")
 	s.crowd(t, "one")

@@ -146,17 +146,7 @@ func stageOn(t *testing.T, admin *pgx.Conn, server, name string) (schema string)
 		drop(t, admin, name)
 	})
 	f := flags{seed: "11", listen: "127.0.0.1:0"}
-	start, err := f.start(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := database(t, server, name)
-	getenv := func(name string) string { return map[string]string{"MYSTERY_DATABASE_URL": url}[name] }
-	s, err := openStage(t.Context(), f, start, getenv, progress{w: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.close)
+	s := emptyOn(t, f, database(t, server, name))
 	consents, err := s.enrol(t.Context())
 	if err != nil {
 		t.Fatal(err)

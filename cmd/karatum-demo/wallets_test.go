@@ -54,6 +54,7 @@ func keeper(t *testing.T) *ecdsa.PrivateKey {
 
 // Owners of every sort give their consent on a chain of this process.
 func TestOwnersOnChain(t *testing.T) {
+	inOrder(t)
 	t.Parallel()
 	key := keeper(t)
 	c, err := devchain.New(devchain.Config{ChainID: commands.HomeChain, Rich: []common.Address{crypto.PubkeyToAddress(key.PublicKey)}})
