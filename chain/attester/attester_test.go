@@ -17,6 +17,7 @@ import (
 	"github.com/karatum/mystery/chain/attester"
 	"github.com/karatum/mystery/chain/contracts"
 	"github.com/karatum/mystery/chain/devchain"
+	"github.com/karatum/mystery/chain/devchain/chaintest"
 	"github.com/karatum/mystery/chain/eas"
 	"github.com/karatum/mystery/chain/rpc"
 	"github.com/karatum/mystery/domain"
@@ -280,7 +281,7 @@ func TestStops(t *testing.T) {
 		want  string
 	}{
 		{"an account without funds", func(_ *testing.T, _ *world, _ *devchain.Chain, a *attester.Attester) {
-			a.Key = attester.NewKey(keyOf(9))
+			a.Key = attester.NewKey(chaintest.Key(9))
 		}, "holds too little"},
 		{"a chain without EAS", func(_ *testing.T, _ *world, _ *devchain.Chain, a *attester.Attester) {
 			a.EAS.EAS = common.Address{1}
@@ -348,8 +349,8 @@ func TestStops(t *testing.T) {
 func TestResolver(t *testing.T) {
 	t.Parallel()
 	w, chain := newWorld(t)
-	code := contracts.BatchResolver().Deploy(w.eas.EAS, addressOf(w.key), uint64(0), [32]byte{})
-	deployed, err := chain.Transact(t.Context(), keyOf(2), devchain.Tx{Data: code})
+	code := contracts.BatchResolver().Deploy(w.eas.EAS, chaintest.Address(w.key), uint64(0), [32]byte{})
+	deployed, err := chain.Transact(t.Context(), chaintest.Key(2), devchain.Tx{Data: code})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +430,7 @@ func TestStrangersUnderOurSchema(t *testing.T) {
 	w.step(a)
 	mine(t, chain, 1)
 	data := eas.AttestCall(eas.SchemaUID(common.Address{}), eas.StatementOf(*w.state(1).Sealed), common.Hash{})
-	if _, err := chain.Transact(t.Context(), keyOf(2), devchain.Tx{To: &w.eas.EAS, Data: data}); err != nil {
+	if _, err := chain.Transact(t.Context(), chaintest.Key(2), devchain.Tx{To: &w.eas.EAS, Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	w.step(a)
@@ -443,10 +444,10 @@ func TestExamine(t *testing.T) {
 	w, _ := newWorld(t)
 	a := w.attester()
 	found, err := a.Examine(t.Context())
-	if err != nil || !strings.Contains(found, "with the first batch") || !strings.Contains(found, addressOf(w.key).Hex()) {
+	if err != nil || !strings.Contains(found, "with the first batch") || !strings.Contains(found, chaintest.Address(w.key).Hex()) {
 		t.Errorf("Examine = %q, %v, want the account and that the schema is to be registered", found, err)
 	}
-	a.Key = attester.NewKey(keyOf(9))
+	a.Key = attester.NewKey(chaintest.Key(9))
 	if _, err := a.Examine(t.Context()); !errors.Is(err, attester.ErrStopped) {
 		t.Errorf("Examine without funds = %v, want ErrStopped", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/karatum/mystery/chain/attester"
+	"github.com/karatum/mystery/chain/devchain/chaintest"
 	"github.com/karatum/mystery/chain/devchain/eascontracts"
 	"github.com/karatum/mystery/chain/devchain/gethtest"
 	"github.com/karatum/mystery/chain/node"
@@ -25,8 +26,8 @@ func TestGethReplacesWhatIsStuck(t *testing.T) {
 	const suggested = params.GWei * 4 / 5 // two replacements, each an eighth more, make it more than a gwei
 	ctx := t.Context()
 	chain := gethtest.Start(t, "--miner.gasprice", big.NewInt(params.GWei).String(), "--gpo.maxprice", big.NewInt(suggested).String())
-	w := &world{t: t, now: begin, key: keyOf(1), chain: gethtest.ChainID, client: chain.Client(), nodes: dialled(t, chain.URL)}
-	if err := chain.Fund(ctx, addressOf(w.key)); err != nil {
+	w := &world{t: t, now: begin, key: chaintest.Key(1), chain: gethtest.ChainID, client: chain.Client(), nodes: dialled(t, chain.URL)}
+	if err := chain.Fund(ctx, chaintest.Address(w.key)); err != nil {
 		t.Fatal(err)
 	}
 	w.fill()

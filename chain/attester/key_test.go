@@ -14,13 +14,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/karatum/mystery/chain/attester"
+	"github.com/karatum/mystery/chain/devchain/chaintest"
 )
 
 func TestReadKey(t *testing.T) {
 	t.Parallel()
-	key := keyOf(7)
+	key := chaintest.Key(7)
 	digits := hex.EncodeToString(crypto.FromECDSA(key))
-	stored, err := keystore.EncryptKey(&keystore.Key{Id: uuid.New(), Address: addressOf(key), PrivateKey: key}, "a password", keystore.LightScryptN, keystore.LightScryptP)
+	stored, err := keystore.EncryptKey(&keystore.Key{Id: uuid.New(), Address: chaintest.Address(key), PrivateKey: key}, "a password", keystore.LightScryptN, keystore.LightScryptP)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +61,8 @@ func TestReadKey(t *testing.T) {
 			switch {
 			case tt.want == "" && err != nil:
 				t.Errorf("ReadKey: %v", err)
-			case tt.want == "" && got.Address() != addressOf(key):
-				t.Errorf("ReadKey gives the key of %s, want that of %s", got.Address(), addressOf(key))
+			case tt.want == "" && got.Address() != chaintest.Address(key):
+				t.Errorf("ReadKey gives the key of %s, want that of %s", got.Address(), chaintest.Address(key))
 			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
 				t.Errorf("ReadKey = %v, want an error with %q", err, tt.want)
 			case err != nil && strings.Contains(err.Error(), digits[1:]):
@@ -73,9 +74,9 @@ func TestReadKey(t *testing.T) {
 
 func TestKeyIsNotShown(t *testing.T) {
 	t.Parallel()
-	key := attester.NewKey(keyOf(7))
+	key := attester.NewKey(chaintest.Key(7))
 	digits := strings.Repeat("07", 32)
-	decimal := new(big.Int).SetBytes(crypto.FromECDSA(keyOf(7))).String()
+	decimal := new(big.Int).SetBytes(crypto.FromECDSA(chaintest.Key(7))).String()
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		if got := fmt.Sprintf(verb, key); strings.Contains(got, digits) || strings.Contains(got, decimal) {
 			t.Errorf("%s prints %s", verb, got)

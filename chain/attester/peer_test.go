@@ -16,6 +16,7 @@ import (
 
 	"github.com/karatum/mystery/chain/attester"
 	"github.com/karatum/mystery/chain/devchain/anviltest"
+	"github.com/karatum/mystery/chain/devchain/chaintest"
 	"github.com/karatum/mystery/chain/devchain/eascontracts"
 	"github.com/karatum/mystery/chain/eas"
 	"github.com/karatum/mystery/chain/node"
@@ -44,9 +45,9 @@ func TestPeerEASSDK(t *testing.T) {
 	}
 	const batches = 3
 	ctx := t.Context()
-	chain := anviltest.Start(t, chainID, "--slots-in-an-epoch", "1") // final are blocks with two on top
-	w := &world{t: t, now: begin, key: keyOf(1), client: chain.Client(), nodes: dialled(t, chain.URL)}
-	if err := chain.Fund(ctx, addressOf(w.key)); err != nil {
+	chain := anviltest.Start(t, chaintest.ID, "--slots-in-an-epoch", "1") // final are blocks with two on top
+	w := &world{t: t, now: begin, key: chaintest.Key(1), client: chain.Client(), nodes: dialled(t, chain.URL)}
+	if err := chain.Fund(ctx, chaintest.Address(w.key)); err != nil {
 		t.Fatal(err)
 	}
 	w.fill()
@@ -88,7 +89,7 @@ func TestPeerEASSDK(t *testing.T) {
 	for n := uint64(1); n <= batches; n++ {
 		s := w.state(n)
 		want = append(want, attestation{
-			UID: s.Attested.UID.String(), Attester: eip191.Address(addressOf(w.key)).String(), RefUID: s.Attested.RefUID.String(),
+			UID: s.Attested.UID.String(), Attester: eip191.Address(chaintest.Address(w.key)).String(), RefUID: s.Attested.RefUID.String(),
 			Time: strconv.FormatInt(s.Attested.Time.Unix(), 10), Valid: true, SchemaUID: eas.SchemaUID(common.Address{}).Hex(),
 			Fields: map[string]string{
 				"commitRoot": "0x" + s.Sealed.Root.String(), "batch": strconv.FormatUint(n, 10), "leafCount": strconv.Itoa(int(s.Sealed.Count)),

@@ -1,7 +1,6 @@
 package attester_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ecdsa"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/karatum/mystery/chain/attester"
 	"github.com/karatum/mystery/chain/devchain"
+	"github.com/karatum/mystery/chain/devchain/chaintest"
 	"github.com/karatum/mystery/chain/devchain/eascontracts"
 	"github.com/karatum/mystery/chain/eas"
 	"github.com/karatum/mystery/chain/node"
@@ -35,22 +35,10 @@ import (
 	"github.com/karatum/mystery/domain/merkle"
 )
 
-const chainID = 84532
-
 var (
 	begin = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	gwei  = big.NewInt(1e9)
 )
-
-func keyOf(b byte) *ecdsa.PrivateKey {
-	key, err := crypto.ToECDSA(bytes.Repeat([]byte{b}, 32))
-	if err != nil {
-		panic(err)
-	}
-	return key
-}
-
-func addressOf(key *ecdsa.PrivateKey) common.Address { return crypto.PubkeyToAddress(key.PublicKey) }
 
 // A world is what outlives an attester: the ledger, the tables and the chain.
 type world struct {
@@ -58,7 +46,7 @@ type world struct {
 	now     time.Time
 	service *commands.Service
 	key     *ecdsa.PrivateKey
-	chain   uint64            // id; chainID if 0
+	chain   uint64            // id; chaintest.ID if 0
 	client  *ethclient.Client // of the test itself
 	nodes   func() []*node.Client
 	eas     eas.Deployment
@@ -78,9 +66,9 @@ var errKilled = errors.New("killed")
 // newWorld returns a world on a development chain.
 func newWorld(t *testing.T) (*world, *devchain.Chain) {
 	t.Helper()
-	w := &world{t: t, now: begin, key: keyOf(1)}
+	w := &world{t: t, now: begin, key: chaintest.Key(1)}
 	chain, err := devchain.New(devchain.Config{
-		ChainID: chainID, Rich: []common.Address{addressOf(keyOf(1)), addressOf(keyOf(2))}, Now: w.clock, Finality: 6,
+		ChainID: chaintest.ID, Rich: []common.Address{chaintest.Address(chaintest.Key(1)), chaintest.Address(chaintest.Key(2))}, Now: w.clock, Finality: 6,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +81,7 @@ func newWorld(t *testing.T) (*world, *devchain.Chain) {
 	w.client = chain.Client()
 	w.nodes = func() []*node.Client { return []*node.Client{chain.Node()} }
 	w.fill()
-	if w.eas, err = eascontracts.Deploy(t.Context(), chain, keyOf(2)); err != nil {
+	if w.eas, err = eascontracts.Deploy(t.Context(), chain, chaintest.Key(2)); err != nil {
 		t.Fatal(err)
 	}
 	return w, chain
@@ -133,7 +121,7 @@ func (w *world) commit(n int) {
 
 // attester returns a new process.
 func (w *world) attester() *attester.Attester {
-	c := rpc.New(cmp.Or(w.chain, chainID), w.config, w.nodes()...)
+	c := rpc.New(cmp.Or(w.chain, chaintest.ID), w.config, w.nodes()...)
 	w.t.Cleanup(c.Close)
 	return &attester.Attester{
 		Ledger: faulty{w}, Reads: reads{w}, Transactions: faulty{w}, Chain: c, EAS: w.eas, Key: attester.NewKey(w.key), Policy: w.policy,
@@ -286,7 +274,7 @@ func (w *world) attestations() (list []eas.Attestation) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	schema, account := eas.SchemaUID(common.Address{}), addressOf(w.key)
+	schema, account := eas.SchemaUID(common.Address{}), chaintest.Address(w.key)
 	logs, err := n.Logs(w.t.Context(), eas.Logs(w.eas.EAS, schema, account, 0, head.Number))
 	if err != nil {
 		w.t.Fatal(err)

@@ -1,7 +1,6 @@
 package registry_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"errors"
@@ -10,55 +9,30 @@ import (
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/karatum/mystery/chain/contracts"
 	"github.com/karatum/mystery/chain/devchain"
+	"github.com/karatum/mystery/chain/devchain/chaintest"
 	"github.com/karatum/mystery/chain/node"
 	"github.com/karatum/mystery/chain/registry"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/eip191"
 )
 
-const chainID = 84532
-
-// A chain is one on which transactions cost nothing.
-type chain interface {
-	Node() *node.Client
-	Transact(ctx context.Context, key *ecdsa.PrivateKey, tx devchain.Tx) (*types.Receipt, error)
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-func key(n byte) *ecdsa.PrivateKey { return must(crypto.ToECDSA(bytes.Repeat([]byte{n}, 32))) }
-
-func address(key *ecdsa.PrivateKey) common.Address { return crypto.PubkeyToAddress(key.PublicKey) }
-
 // Both can pay for transactions.
 var (
-	owner = key(1)
-	buyer = key(2)
-	rich  = []common.Address{address(owner), address(buyer)}
+	owner = chaintest.Key(1)
+	buyer = chaintest.Key(2)
+	rich  = []common.Address{chaintest.Address(owner), chaintest.Address(buyer)}
 )
 
 func TestDevchain(t *testing.T) {
 	t.Parallel()
-	c, err := devchain.New(devchain.Config{ChainID: chainID, Rich: rich})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	testOwner(t, c)
+	testOwner(t, chaintest.Start(t, rich...))
 }
 
 // testOwner runs on any chain, so that ours is not the only one it holds on.
-func testOwner(t *testing.T, c chain) {
+func testOwner(t *testing.T, c chaintest.Chain) {
 	t.Helper()
 	ctx := t.Context()
 	n := c.Node()
@@ -68,7 +42,7 @@ func testOwner(t *testing.T, c chain) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.ContractAddress, must(n.Block(ctx, r.BlockNumber.Uint64()))
+		return r.ContractAddress, chaintest.Must(n.Block(ctx, r.BlockNumber.Uint64()))
 	}
 	contract := contracts.IdentityRegistry()
 	reg, empty := transact(owner, nil, contract.Deploy())
@@ -84,10 +58,10 @@ func testOwner(t *testing.T, c chain) {
 	registered := do(owner, "register", "https://agent.example/card.json")
 	do(owner, "register", "")
 	do(buyer, "registerAs", last, "")
-	sold := do(owner, "transferFrom", address(owner), address(buyer), zero)
+	sold := do(owner, "transferFrom", chaintest.Address(owner), chaintest.Address(buyer), zero)
 	burnt := do(owner, "burn", big.NewInt(1))
 	// A contract that has something else to say, and one that says it to everybody.
-	wallet, _ := transact(owner, nil, contracts.Wallet().Deploy(address(owner)))
+	wallet, _ := transact(owner, nil, contracts.Wallet().Deploy(chaintest.Address(owner)))
 	dirty, _ := transact(owner, nil, append([]byte{0x60, 13, 0x80, 0x60, 11, 0x60, 0, 0x39, 0x60, 0, 0xf3},
 		0x5f, 0x19, 0x5f, 0x52, 0x60, 32, 0x5f, 0xf3, 0, 0, 0, 0, 0)) // MSTORE(0, NOT 0), RETURN(0, 32)
 	none, head := transact(owner, nil, append([]byte{0x60, 13, 0x80, 0x60, 11, 0x60, 0, 0x39, 0x60, 0, 0xf3},
@@ -101,16 +75,16 @@ func testOwner(t *testing.T, c chain) {
 		want     common.Address
 		err      error
 	}{
-		{"the first agent", reg, zero, registered, address(owner), nil},
-		{"before it was sold", reg, zero, node.Block{Number: sold.Number - 1, Hash: must(n.Block(ctx, sold.Number-1)).Hash}, address(owner), nil},
-		{"after it was sold", reg, zero, sold, address(buyer), nil},
-		{"the last possible agent", reg, last, head, address(buyer), nil},
+		{"the first agent", reg, zero, registered, chaintest.Address(owner), nil},
+		{"before it was sold", reg, zero, node.Block{Number: sold.Number - 1, Hash: chaintest.Must(n.Block(ctx, sold.Number-1)).Hash}, chaintest.Address(owner), nil},
+		{"after it was sold", reg, zero, sold, chaintest.Address(buyer), nil},
+		{"the last possible agent", reg, last, head, chaintest.Address(buyer), nil},
 		{"before there was an agent", reg, zero, empty, common.Address{}, domain.ErrNotFound},
 		{"an agent that never was", reg, big.NewInt(7), head, common.Address{}, domain.ErrNotFound},
-		{"before it was burnt", reg, big.NewInt(1), sold, address(owner), nil},
+		{"before it was burnt", reg, big.NewInt(1), sold, chaintest.Address(owner), nil},
 		{"after it was burnt", reg, big.NewInt(1), burnt, common.Address{}, domain.ErrNotFound},
-		{"before there was a registry", reg, zero, node.Block{Number: empty.Number - 1, Hash: must(n.Block(ctx, empty.Number-1)).Hash}, common.Address{}, domain.ErrInvalid},
-		{"a plain key", address(owner), zero, head, common.Address{}, domain.ErrInvalid},
+		{"before there was a registry", reg, zero, node.Block{Number: empty.Number - 1, Hash: chaintest.Must(n.Block(ctx, empty.Number-1)).Hash}, common.Address{}, domain.ErrInvalid},
+		{"a plain key", chaintest.Address(owner), zero, head, common.Address{}, domain.ErrInvalid},
 		{"a contract of another kind", wallet, zero, head, common.Address{}, domain.ErrInvalid},
 		{"a word that is no address", dirty, zero, head, common.Address{}, domain.ErrInvalid},
 		{"nobody", none, zero, head, common.Address{}, domain.ErrInvalid},
@@ -172,7 +146,7 @@ func TestDefault(t *testing.T) {
 		1337: "",
 	} {
 		got, ok := registry.Default(id)
-		if ok != (want != "") || ok && got != must(eip191.ParseAddress(want)) {
+		if ok != (want != "") || ok && got != chaintest.Must(eip191.ParseAddress(want)) {
 			t.Errorf("Default(%d) = %s, %t, want %q", id, got, ok, want)
 		}
 	}

@@ -1,9 +1,6 @@
 package token_test
 
 import (
-	"bytes"
-	"context"
-	"crypto/ecdsa"
 	"errors"
 	"math/big"
 	"testing"
@@ -14,6 +11,7 @@ import (
 
 	"github.com/karatum/mystery/chain/contracts"
 	"github.com/karatum/mystery/chain/devchain"
+	"github.com/karatum/mystery/chain/devchain/chaintest"
 	"github.com/karatum/mystery/chain/node"
 	"github.com/karatum/mystery/chain/token"
 	"github.com/karatum/mystery/commands/agents/x402"
@@ -22,43 +20,21 @@ import (
 	"github.com/karatum/mystery/domain/eip191"
 )
 
-const chainID = 84532
-
-// A chain is one on which transactions cost nothing.
-type chain interface {
-	Node() *node.Client
-	Transact(ctx context.Context, key *ecdsa.PrivateKey, tx devchain.Tx) (*types.Receipt, error)
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-func key(n byte) *ecdsa.PrivateKey { return must(crypto.ToECDSA(bytes.Repeat([]byte{n}, 32))) }
-
 // The relay pays for all transactions, as facilitators do; the payer has none of the
 // chain's own money.
 var (
-	relay = key(1)
-	payer = key(2)
-	rich  = []common.Address{crypto.PubkeyToAddress(relay.PublicKey)}
+	relay = chaintest.Key(1)
+	payer = chaintest.Key(2)
+	rich  = []common.Address{chaintest.Address(relay)}
 )
 
 func TestDevchain(t *testing.T) {
 	t.Parallel()
-	c, err := devchain.New(devchain.Config{ChainID: chainID, Rich: rich})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	testToken(t, c)
+	testToken(t, chaintest.Start(t, rich...))
 }
 
 // testToken runs on any chain. What package x402 signs is redeemed there.
-func testToken(t *testing.T, c chain) {
+func testToken(t *testing.T, c chaintest.Chain) {
 	t.Helper()
 	ctx, n := t.Context(), c.Node()
 	transact := func(to *common.Address, data []byte) (*types.Receipt, error) {
@@ -72,11 +48,11 @@ func testToken(t *testing.T, c chain) {
 	at := deployed.ContractAddress
 	asset := x402.USDC
 	asset.Address = eip191.Address(at)
-	from := eip191.Address(crypto.PubkeyToAddress(payer.PublicKey))
+	from := eip191.Address(chaintest.Address(payer))
 	if _, err := transact(&at, contract.Call("mint", common.Address(from), big.NewInt(1500))); err != nil {
 		t.Fatal(err)
 	}
-	head := must(n.Head(ctx))
+	head := chaintest.Must(n.Head(ctx))
 	a := x402.Authorization{
 		From: from, To: eip191.Address{9}, Value: "1000", ValidAfter: max(head.Time.Unix()-600, 0), ValidBefore: head.Time.Unix() + 600, Nonce: batch.Word{1},
 	}
@@ -85,7 +61,7 @@ func testToken(t *testing.T, c chain) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sig := must(crypto.Sign(digest[:], payer))
+		sig := chaintest.Must(crypto.Sign(digest[:], payer))
 		sig[64] += 27
 		value, _ := new(big.Int).SetString(a.Value, 10)
 		_, err = transact(&at, contract.Call("transferWithAuthorization", common.Address(a.From), common.Address(a.To), value,
@@ -94,7 +70,7 @@ func testToken(t *testing.T, c chain) {
 	}
 	state := func(want bool, balance int64) {
 		t.Helper()
-		head := must(n.Head(ctx))
+		head := chaintest.Must(n.Head(ctx))
 		if used, err := token.Used(ctx, n, asset.Address, from, a.Nonce, head); err != nil || used != want {
 			t.Errorf("Used = %t, %v, want %t", used, err, want)
 		}
@@ -119,7 +95,7 @@ func testToken(t *testing.T, c chain) {
 		t.Errorf("Used at the block before = %t, %v, want false", used, err)
 	}
 	for name, other := range map[string]eip191.Address{"an account without code": {7}, "itself a payer": from} {
-		if _, err := token.Used(ctx, n, other, from, a.Nonce, must(n.Head(ctx))); !errors.Is(err, domain.ErrInvalid) {
+		if _, err := token.Used(ctx, n, other, from, a.Nonce, chaintest.Must(n.Head(ctx))); !errors.Is(err, domain.ErrInvalid) {
 			t.Errorf("Used of %s: %v, want ErrInvalid", name, err)
 		}
 	}

@@ -16,53 +16,25 @@ import (
 
 	"github.com/karatum/mystery/chain/contracts"
 	"github.com/karatum/mystery/chain/devchain"
+	"github.com/karatum/mystery/chain/devchain/chaintest"
 	"github.com/karatum/mystery/chain/node"
 	"github.com/karatum/mystery/chain/wallet"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/eip191"
 )
 
-const chainID = 84532
-
-// A chain is one on which transactions cost nothing.
-type chain interface {
-	Node() *node.Client
-	Transact(ctx context.Context, key *ecdsa.PrivateKey, tx devchain.Tx) (*types.Receipt, error)
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-func key(n byte) *ecdsa.PrivateKey { return must(crypto.ToECDSA(bytes.Repeat([]byte{n}, 32))) }
-
-func address(key *ecdsa.PrivateKey) common.Address { return crypto.PubkeyToAddress(key.PublicKey) }
-
 // The keys of the tests. All can pay for transactions.
 var (
-	owner    = key(1)
-	stranger = key(2)
-	smart    = key(3) // delegates to a contract that knows its key
-	careless = key(4) // delegates to a contract that does not
-	rich     = []common.Address{address(owner), address(stranger), address(smart), address(careless)}
+	owner    = chaintest.Key(1)
+	stranger = chaintest.Key(2)
+	smart    = chaintest.Key(3) // delegates to a contract that knows its key
+	careless = chaintest.Key(4) // delegates to a contract that does not
+	rich     = []common.Address{chaintest.Address(owner), chaintest.Address(stranger), chaintest.Address(smart), chaintest.Address(careless)}
 )
-
-func startDevchain(t *testing.T) *devchain.Chain {
-	t.Helper()
-	c, err := devchain.New(devchain.Config{ChainID: chainID, Rich: rich})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
 
 // sign returns r ‖ s ‖ v with v 27 or 28.
 func sign(key *ecdsa.PrivateKey, hash domain.Hash) []byte {
-	sig := must(crypto.Sign(hash[:], key))
+	sig := chaintest.Must(crypto.Sign(hash[:], key))
 	sig[64] += 27
 	return sig
 }
@@ -88,8 +60,8 @@ var mark = bytes.Repeat([]byte{0x64, 0x92}, 16)
 
 // wrap returns a signature of ERC-6492.
 func wrap(factory common.Address, call, sig []byte) []byte {
-	kind := func(name string) abi.Argument { return abi.Argument{Type: must(abi.NewType(name, "", nil))} }
-	return append(must(abi.Arguments{kind("address"), kind("bytes"), kind("bytes")}.Pack(factory, call, sig)), mark...)
+	kind := func(name string) abi.Argument { return abi.Argument{Type: chaintest.Must(abi.NewType(name, "", nil))} }
+	return append(chaintest.Must(abi.Arguments{kind("address"), kind("bytes"), kind("bytes")}.Pack(factory, call, sig)), mark...)
 }
 
 // runs returns the data that deploys code as it is.
@@ -107,11 +79,11 @@ func answers(word []byte, n byte) []byte {
 
 func TestDevchain(t *testing.T) {
 	t.Parallel()
-	testVerify(t, startDevchain(t))
+	testVerify(t, chaintest.Start(t, rich...))
 }
 
 // testVerify runs on any chain, so that ours is not the only one it holds on.
-func testVerify(t *testing.T, c chain) {
+func testVerify(t *testing.T, c chaintest.Chain) {
 	t.Helper()
 	ctx := t.Context()
 	n := c.Node()
@@ -146,26 +118,26 @@ func testVerify(t *testing.T, c chain) {
 	)
 	factory := deploy(f.Deploy())
 	salted := func(salt byte) (common.Address, []byte) {
-		code := crypto.Keccak256(w.Deploy(address(owner)))
-		return crypto.CreateAddress2(factory, [32]byte{salt}, code), f.Call("deploy", address(owner), [32]byte{salt})
+		code := crypto.Keccak256(w.Deploy(chaintest.Address(owner)))
+		return crypto.CreateAddress2(factory, [32]byte{salt}, code), f.Call("deploy", chaintest.Address(owner), [32]byte{salt})
 	}
-	deployment := transact(owner, devchain.Tx{Data: w.Deploy(address(owner))})
+	deployment := transact(owner, devchain.Tx{Data: w.Deploy(chaintest.Address(owner))})
 	born := deployment.ContractAddress
 	since, before := at(deployment.BlockNumber), at(new(big.Int).Sub(deployment.BlockNumber, big.NewInt(1)))
 
 	fresh, calldata := salted(1) // not deployed
 	late, lateCalldata := salted(2)
 	transact(owner, devchain.Tx{To: &factory, Data: lateCalldata})
-	sold := deploy(w.Deploy(address(owner)))
-	yesterday := must(n.Head(ctx))
-	transact(owner, devchain.Tx{To: &sold, Data: w.Call("setOwner", address(stranger))})
+	sold := deploy(w.Deploy(chaintest.Address(owner)))
+	yesterday := chaintest.Must(n.Head(ctx))
+	transact(owner, devchain.Tx{To: &sold, Data: w.Call("setOwner", chaintest.Address(stranger))})
 
 	delegate := deploy(contracts.Delegate().Deploy())
 	transact(smart, devchain.Tx{Delegate: &delegate})
 	transact(careless, devchain.Tx{Delegate: &born})
 
 	nobody := common.Address{9}
-	newest := must(n.Head(ctx))
+	newest := chaintest.Must(n.Head(ctx))
 	for _, tt := range []struct {
 		name    string
 		account common.Address
@@ -192,7 +164,7 @@ func testVerify(t *testing.T, c chain) {
 		{"a block to come", born, text, sig, node.Block{Number: newest.Number + 100, Hash: common.Hash{1}}, "", domain.ErrUnavailable},
 		{"an owner who has sold", sold, text, sig, node.Block{}, "", domain.ErrForbidden},
 		{"an owner who was to sell", sold, text, sig, yesterday, wallet.ERC1271, nil},
-		{"a plain key", address(owner), text, sig, node.Block{}, "", domain.ErrForbidden},
+		{"a plain key", chaintest.Address(owner), text, sig, node.Block{}, "", domain.ErrForbidden},
 
 		{"a wallet that is not deployed", fresh, text, wrap(factory, calldata, sig), node.Block{}, wallet.ERC6492, nil},
 		{"the same without the mark", fresh, text, sig, node.Block{}, "", domain.ErrForbidden},
@@ -204,15 +176,15 @@ func testVerify(t *testing.T, c chain) {
 		{"its own signature", late, text, sig, node.Block{}, wallet.ERC1271, nil},
 		{"a factory that is none", fresh, text, wrap(nobody, calldata, sig), node.Block{}, "", domain.ErrForbidden},
 		{"a factory that gives up", fresh, text, wrap(factory, []byte{1, 2, 3, 4}, sig), node.Block{}, "", domain.ErrForbidden},
-		{"a plain key behind the mark", address(owner), text, wrap(nobody, nil, sig), node.Block{}, "", domain.ErrForbidden},
+		{"a plain key behind the mark", chaintest.Address(owner), text, wrap(nobody, nil, sig), node.Block{}, "", domain.ErrForbidden},
 		{"the mark alone", fresh, text, mark, node.Block{}, "", domain.ErrForbidden},
 		{"noise before the mark", fresh, text, append(bytes.Repeat([]byte{0xff}, 200), mark...), node.Block{}, "", domain.ErrForbidden},
 
-		{"a key that delegates, asked as a wallet", address(smart), text, sign(smart, text), node.Block{}, wallet.ERC1271, nil},
-		{"a key that delegates to what does not know it", address(careless), text, sign(careless, text), node.Block{}, wallet.EIP191, nil},
-		{"the same with the other v", address(careless), text, with(sign(careless, text), minus27), node.Block{}, wallet.EIP191, nil},
-		{"the same by a stranger", address(careless), text, sign(stranger, text), node.Block{}, "", domain.ErrForbidden},
-		{"the same with a high s", address(careless), text, highS(sign(careless, text)), node.Block{}, "", domain.ErrForbidden},
+		{"a key that delegates, asked as a wallet", chaintest.Address(smart), text, sign(smart, text), node.Block{}, wallet.ERC1271, nil},
+		{"a key that delegates to what does not know it", chaintest.Address(careless), text, sign(careless, text), node.Block{}, wallet.EIP191, nil},
+		{"the same with the other v", chaintest.Address(careless), text, with(sign(careless, text), minus27), node.Block{}, wallet.EIP191, nil},
+		{"the same by a stranger", chaintest.Address(careless), text, sign(stranger, text), node.Block{}, "", domain.ErrForbidden},
+		{"the same with a high s", chaintest.Address(careless), text, highS(sign(careless, text)), node.Block{}, "", domain.ErrForbidden},
 
 		{"a word that says yes, and more", deploy(runs(answers(magic, 64))), text, sig, node.Block{}, wallet.ERC1271, nil},
 		{"four bytes and no word", deploy(runs(answers(magic, 4))), text, sig, node.Block{}, "", domain.ErrForbidden},
@@ -228,7 +200,7 @@ func testVerify(t *testing.T, c chain) {
 				where = tt.at
 			)
 			if tt.at == (node.Block{}) {
-				where = must(n.Head(ctx))
+				where = chaintest.Must(n.Head(ctx))
 				got, err = wallet.Verify(ctx, n, eip191.Address(tt.account), tt.hash, tt.sig)
 			} else {
 				got, err = wallet.VerifyAt(ctx, n, tt.at, eip191.Address(tt.account), tt.hash, tt.sig)
@@ -248,7 +220,7 @@ func testVerify(t *testing.T, c chain) {
 			}
 		})
 	}
-	if code, err := n.CodeAt(ctx, fresh, must(n.Head(ctx))); err != nil || len(code) != 0 {
+	if code, err := n.CodeAt(ctx, fresh, chaintest.Must(n.Head(ctx))); err != nil || len(code) != 0 {
 		t.Errorf("asking about a wallet that is not deployed has left code %x, %v, want none", code, err)
 	}
 }
@@ -286,7 +258,7 @@ func TestSilence(t *testing.T) {
 		"of the validator":            {canned{call: domain.ErrUnavailable}, wrap(common.Address{}, nil, with(sig, minus27))},
 		"of a key that delegates":     {canned{code: delegation, call: domain.ErrUnavailable}, sig},
 	} {
-		if got, err := wallet.Verify(t.Context(), tt.node, eip191.Address(address(owner)), hash, tt.sig); !errors.Is(err, domain.ErrUnavailable) {
+		if got, err := wallet.Verify(t.Context(), tt.node, eip191.Address(chaintest.Address(owner)), hash, tt.sig); !errors.Is(err, domain.ErrUnavailable) {
 			t.Errorf("Verify with silence %s = %v, %v, want ErrUnavailable", name, got, err)
 		}
 	}
@@ -301,7 +273,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte{}, []byte{}, mark)
 	f.Fuzz(func(t *testing.T, code, out, sig []byte) {
 		for _, call := range []error{nil, &node.RevertError{}} {
-			got, err := wallet.Verify(t.Context(), canned{code: code, out: out, call: call}, eip191.Address(address(owner)), hash, sig)
+			got, err := wallet.Verify(t.Context(), canned{code: code, out: out, call: call}, eip191.Address(chaintest.Address(owner)), hash, sig)
 			if err != nil && !errors.Is(err, domain.ErrForbidden) && !errors.Is(err, domain.ErrInvalid) {
 				t.Errorf("Verify = %v, %v, want another kind of error", got, err)
 			}
