@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/karatum/mystery/commands/agents"
+	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/plan"
+	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 )
 
@@ -22,6 +26,8 @@ func TestDayWithoutPlan(t *testing.T) {
 	s, consents := open(t, "29")
 	p := consents["steady"]
 	id := plan.ConsentID(p.Nonce)
+	deleted := &deletions{Bodies: s.prog.Worker.Bodies, times: make(map[string]int)}
+	s.prog.Worker.Bodies = deleted
 	s.days(t, 2+21.0/24)
 	unplanned := domain.DayOf(s.clock.Now()) + 1
 	s.clock.Jump(domain.DayStart(unplanned).Add(time.Minute)) // nobody is there at 22:00
@@ -63,6 +69,30 @@ func TestDayWithoutPlan(t *testing.T) {
 			t.Errorf("slot %d of the day without a plan has a %s", slot, r.Type)
 		}
 	}
+
+	first := seal.FirstHour(p.FirstDay)
+	for hour := first; hour < seal.FirstHour(unplanned+1); hour++ { // they go as the days are opened
+		if got := deleted.times[fmt.Sprintf("seal/%s/%d", id, hour)]; got != 1 {
+			t.Errorf("the leaves of hour %d were deleted %d times, want once", hour-first, got)
+		}
+	}
+}
+
+// deletions counts how often each body is deleted.
+type deletions struct {
+	worker.Bodies
+
+	mu    sync.Mutex
+	times map[string]int
+}
+
+func (d *deletions) Delete(ctx context.Context, keys ...string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, key := range keys {
+		d.times[key]++
+	}
+	return d.Bodies.Delete(ctx, keys...)
 }
 
 // opens returns the days of a consent that were opened.

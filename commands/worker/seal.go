@@ -58,12 +58,48 @@ func (w *Worker) pending(ctx context.Context, c Consent, hour uint64) (bool, err
 	}), err
 }
 
-// dropLeaves deletes the leaves of the seals of a consent before an hour. It may not be
-// after the first that covers a slot which is not revealed.
-func (w *Worker) dropLeaves(ctx context.Context, c Consent, before uint64) error {
+// dropOpened deletes the leaves of the seals of a consent before an hour, which may not be
+// after the first that covers a slot of a day that is not opened. What a worker that was
+// killed has left behind goes as well: only what this one has deleted is not looked for
+// again.
+func (w *Worker) dropOpened(ctx context.Context, c Consent, before uint64) error {
+	id := c.Granted.Consent
+	w.mu.Lock()
+	from := max(w.dropped[id], seal.FirstHour(c.Granted.Payload.FirstDay))
+	w.mu.Unlock()
+	if from >= before {
+		return nil
+	}
+	if err := w.dropLeaves(ctx, id, from, before); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dropped == nil {
+		w.dropped = make(map[string]uint64)
+	}
+	w.dropped[id] = before
+	return nil
+}
+
+// dropAll deletes the leaves of all seals of a consent that is over, which are those before
+// an hour.
+func (w *Worker) dropAll(ctx context.Context, c Consent, before uint64) error {
+	id := c.Granted.Consent
+	if err := w.dropLeaves(ctx, id, seal.FirstHour(c.Granted.Payload.FirstDay), before); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.dropped, id)
+	return nil
+}
+
+// dropLeaves deletes the leaves of the seals of a consent from one hour up to another.
+func (w *Worker) dropLeaves(ctx context.Context, consentID string, from, before uint64) error {
 	var keys []string
-	for hour := seal.FirstHour(c.Granted.Payload.FirstDay); hour < before; hour++ {
-		keys = append(keys, sealKey(c.Granted.Consent, hour))
+	for hour := from; hour < before; hour++ {
+		keys = append(keys, sealKey(consentID, hour))
 	}
 	return w.Bodies.Delete(ctx, keys...)
 }

@@ -81,7 +81,7 @@ func (w *Worker) tend(ctx context.Context, c Consent, now time.Time) (next time.
 	}
 	if !c.OverAt.IsZero() && open == 0 && len(errs) == 0 && !v.comparisons.Ended {
 		// What is compared at its end may never be looked at again.
-		if err := w.dropLeaves(ctx, c, seal.FirstHour(last+2)); err != nil {
+		if err := w.dropAll(ctx, c, seal.FirstHour(last+2)); err != nil {
 			return next, err
 		}
 		if err := w.compare(ctx, v, lastOpened(v), finding.AtEnd); err != nil {
@@ -398,7 +398,7 @@ func (w *Worker) open(ctx context.Context, v *view, d *planned, q Plan) error {
 	for q, _ := v.own(unopened); q.Opened; q, _ = v.own(unopened) {
 		unopened++
 	}
-	if err := w.dropLeaves(ctx, v.Consent, seal.FirstHour(unopened)); err != nil {
+	if err := w.dropOpened(ctx, v.Consent, seal.FirstHour(unopened)); err != nil {
 		return err
 	}
 	return w.compare(ctx, v, q.Day, finding.AfterDay)

@@ -66,15 +66,16 @@ type Worker struct {
 	// sent on an older proof.
 	CheckEvery time.Duration
 
-	mu     sync.Mutex
-	checks map[string]hosts             // by consent
-	fit    map[string]time.Time         // by consent: when its agent was last looked at
-	days   map[dayKey]*planned          // what is sealed and not opened yet
-	waits  map[string]shop.MissedReason // by shop: why it was not sent when it was due
-	flying map[string]bool              // shops that are being sent, with Async
-	unread map[consent.Endpoint]string  // endpoints whose last reading failed, and why
-	flight sync.WaitGroup
-	holder string // of leases
+	mu      sync.Mutex
+	checks  map[string]hosts             // by consent
+	fit     map[string]time.Time         // by consent: when its agent was last looked at
+	days    map[dayKey]*planned          // what is sealed and not opened yet
+	dropped map[string]uint64            // by consent: the hour up to which leaves of seals were deleted
+	waits   map[string]shop.MissedReason // by shop: why it was not sent when it was due
+	flying  map[string]bool              // shops that are being sent, with Async
+	unread  map[consent.Endpoint]string  // endpoints whose last reading failed, and why
+	flight  sync.WaitGroup
+	holder  string // of leases
 }
 
 // Work is what the worker reads: a private read model, caught up by CatchUp.

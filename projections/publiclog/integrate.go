@@ -1,6 +1,7 @@
 package publiclog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,22 +43,15 @@ func (i *Integrator) Integrate(ctx context.Context) error {
 	}
 }
 
-// A read record is one with its canonical form.
-type readRecord struct {
-	ledger.Record
-
-	canonical []byte
-}
-
-// follow integrates what there is, page by page, while the next page is read. It reports
-// whether another integrator has moved the tree meanwhile.
+// follow integrates what there is, page by page, while the next page is read and checked.
+// It reports whether another integrator has moved the tree meanwhile.
 func (i *Integrator) follow(ctx context.Context) (moved bool, err error) {
 	var from uint64
 	if err := i.Pool.QueryRow(ctx, `select position from tree_head`).Scan(&from); err != nil {
 		return false, fmt.Errorf("read the tree: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	pages := make(chan []readRecord)
+	pages := make(chan *page)
 	var unread error
 	go func() {
 		defer close(pages)
@@ -68,27 +62,35 @@ func (i *Integrator) follow(ctx context.Context) (moved bool, err error) {
 		for range pages { // until the reader has ended
 		}
 	}()
-	for page := range pages {
-		if moved, err = i.integrate(ctx, from, page); moved || err != nil {
+	for p := range pages {
+		if moved, err = i.integrate(ctx, p); moved || err != nil {
 			return moved, err
 		}
-		from = page[len(page)-1].Position
 	}
 	return false, unread
 }
 
 // read sends the records behind a position, by pages. It returns why it has ended before
 // the end of the ledger; what came before that was sent, and is good.
-func (i *Integrator) read(ctx context.Context, from uint64, pages chan<- []readRecord) error {
-	page := make([]readRecord, 0, 64)
+func (i *Integrator) read(ctx context.Context, from uint64, pages chan<- *page) error {
+	next := func(before *page) *page {
+		return &page{catalog: i.Catalog, from: from, position: from, before: before.ends()}
+	}
+	p := next(nil)
+	records := make([]ledger.Record, 0, 64)
 	send := func() error {
-		if len(page) == 0 {
+		if len(records) == 0 {
 			return nil
 		}
+		if err := p.check(ctx, i.Pool, records); err != nil {
+			return err
+		}
 		select {
-		case pages <- page:
-			page = make([]readRecord, 0, pageSize)
-			return nil
+		case pages <- p:
+			bad := p.bad
+			from, records = p.position, records[:0]
+			p = next(p)
+			return bad
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -97,8 +99,7 @@ func (i *Integrator) read(ctx context.Context, from uint64, pages chan<- []readR
 		if err != nil {
 			return errors.Join(send(), fmt.Errorf("read the ledger: %w", err))
 		}
-		page = append(page, readRecord{r, r.AppendCanonical(nil)})
-		if len(page) == pageSize {
+		if records = append(records, r); len(records) == pageSize {
 			if err := send(); err != nil {
 				return err
 			}
@@ -107,10 +108,8 @@ func (i *Integrator) read(ctx context.Context, from uint64, pages chan<- []readR
 	return send()
 }
 
-// integrate puts the records behind from into the tree, up to the first one that is
-// not as it must be, unless the tree is not there any more.
-func (i *Integrator) integrate(ctx context.Context, from uint64, records []readRecord) (moved bool, err error) {
-	var bad error
+// integrate puts a page into the tree, unless the tree is not there any more.
+func (i *Integrator) integrate(ctx context.Context, p *page) (moved bool, err error) {
 	err = pgx.BeginFunc(ctx, i.Pool, func(tx pgx.Tx) error {
 		// All of it follows from the ledger, so what a crash takes is done again;
 		// whatever is signed is flushed along with the checkpoint.
@@ -121,32 +120,20 @@ func (i *Integrator) integrate(ctx context.Context, from uint64, records []readR
 		if err != nil {
 			return err
 		}
-		if moved = h.position != from; moved {
-			return nil // another integrator was here
+		if moved = h.position != p.from; moved || p.position == p.from {
+			return nil // another integrator was here, or there is nothing good in the page
 		}
 		edge, err := loadEdge(ctx, tx, h)
 		if err != nil {
 			return err
 		}
-		p := page{edge: edge, catalog: i.Catalog, position: from}
-		if p.streams, err = loadStreams(ctx, tx, records); err != nil {
-			return err
-		}
-		for k := range records {
-			if bad = p.add(&records[k]); bad != nil {
-				break
-			}
-		}
-		if p.position == from {
-			return nil
-		}
-		if err := p.store(ctx, tx); err != nil {
+		if err := p.store(ctx, tx, edge); err != nil {
 			return fmt.Errorf("store the tree: %w", err)
 		}
 		h.size, h.root = edge.Size(), edge.Root()
 		return readBack(ctx, tx, h, uint64(len(p.leaves)))
 	})
-	return moved, errors.Join(err, bad)
+	return moved, err
 }
 
 // A tip is the last record of a stream.
@@ -155,43 +142,89 @@ type tip struct {
 	hash    domain.Hash
 }
 
-func loadStreams(ctx context.Context, q querier, records []readRecord) (map[ledger.Stream]tip, error) {
-	streams := make(map[ledger.Stream]tip)
+// A page is what one transaction adds to the tree. It is checked while the page before
+// it is stored, before anybody holds the tree: against the ends of streams as the
+// database has them, and those that the page before it will leave behind. They are right
+// if the tree is still where the page begins once it is locked, and else the page counts
+// for nothing.
+type page struct {
+	catalog  domain.Catalog
+	from     uint64                // position that it stands behind
+	before   map[ledger.Stream]tip // where the streams of the page before it end
+	streams  map[ledger.Stream]tip // where its own end
+	leaves   []leaf
+	position uint64 // of the last record that is good
+	bad      error  // what is wrong with the one behind that
+}
+
+// A leaf is what is stored of a public record.
+type leaf struct {
+	stream    ledger.Stream
+	version   uint64
+	canonical []byte
+	prev      domain.Hash
+	hash      domain.Hash
+}
+
+// ends returns where the streams of p end.
+func (p *page) ends() map[ledger.Stream]tip {
+	if p == nil {
+		return nil
+	}
+	return p.streams
+}
+
+// check fills p with records that were read, up to the first one that is not as it must
+// be.
+func (p *page) check(ctx context.Context, q querier, records []ledger.Record) error {
+	if err := p.loadStreams(ctx, q, records); err != nil {
+		return err
+	}
+	var canonical []byte
+	for k := range records {
+		r := &records[k]
+		canonical = r.AppendCanonical(canonical[:0])
+		if p.bad = p.add(r, canonical); p.bad != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// loadStreams finds out where the streams of records end before p.
+func (p *page) loadStreams(ctx context.Context, q querier, records []ledger.Record) error {
+	p.streams = make(map[ledger.Stream]tip)
 	var names []string
 	for k := range records {
 		s := records[k].Stream
-		if _, ok := streams[s]; !ok {
-			streams[s] = tip{} // of a stream that is new
+		if _, ok := p.streams[s]; ok {
+			continue
+		}
+		end, ok := p.before[s]
+		p.streams[s] = end // that of a stream which is new, if there is none
+		if !ok {
 			names = append(names, string(s))
 		}
 	}
+	p.before = nil
 	rows, err := q.Query(ctx, `select stream, version, hash from tree_streams where stream = any($1)`, names)
 	if err != nil {
-		return nil, fmt.Errorf("read the ends of streams: %w", err)
+		return fmt.Errorf("read the ends of streams: %w", err)
 	}
 	var name string
 	var version uint64
 	var hash []byte
 	if _, err := pgx.ForEachRow(rows, []any{&name, &version, &hash}, func() error {
-		streams[ledger.Stream(name)] = tip{version, domain.Hash(hash)}
+		p.streams[ledger.Stream(name)] = tip{version, domain.Hash(hash)}
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("read the ends of streams: %w", err)
+		return fmt.Errorf("read the ends of streams: %w", err)
 	}
-	return streams, nil
-}
-
-// A page is what one transaction adds to the tree.
-type page struct {
-	edge     *merkle.Edge
-	catalog  domain.Catalog
-	streams  map[ledger.Stream]tip
-	leaves   [][]any // rows of tree_leaves
-	position uint64  // of the last record added
+	return nil
 }
 
 // add checks a record, and gives it a leaf if it is public.
-func (p *page) add(r *readRecord) error {
+func (p *page) add(r *ledger.Record, canonical []byte) error {
 	at := func(err error) error {
 		return fmt.Errorf("the ledger at position %d, version %d of %s: %w", r.Position, r.Version, r.Stream, err)
 	}
@@ -202,30 +235,36 @@ func (p *page) add(r *readRecord) error {
 	case r.Version != before.version+1:
 		return at(damaged("it stands behind version %d of its stream", before.version))
 	}
-	if hash := ledger.HashOf(r.canonical, before.hash); hash != r.Hash {
+	if hash := ledger.HashOf(canonical, before.hash); hash != r.Hash {
 		return at(damaged("its hash is %s, and its bytes behind those before it have %s", r.Hash, hash))
 	}
 	if _, known := p.catalog[r.Type]; !known {
 		return at(fmt.Errorf("%s: %w", r.Type, domain.ErrUnknownType))
 	}
 	if p.catalog.Visibility(r.Type) == domain.Public {
-		p.leaves = append(p.leaves, []any{p.edge.Size(), string(r.Stream), r.Version, r.canonical, before.hash[:], r.Hash[:]})
-		p.edge.Append(merkle.LeafHash(r.Hash[:]))
+		p.leaves = append(p.leaves, leaf{r.Stream, r.Version, bytes.Clone(canonical), before.hash, r.Hash})
 	}
 	p.streams[r.Stream] = tip{r.Version, r.Hash}
 	p.position = r.Position
 	return nil
 }
 
-func (p *page) store(ctx context.Context, tx pgx.Tx) error {
+// store adds what is good of p behind the edge of the tree.
+func (p *page) store(ctx context.Context, tx pgx.Tx, edge *merkle.Edge) error {
 	if len(p.leaves) > 0 {
 		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"tree_leaves"},
-			[]string{"index", "stream", "version", "record", "prev", "hash"}, pgx.CopyFromRows(p.leaves)); err != nil {
+			[]string{"index", "stream", "version", "record", "prev", "hash"},
+			pgx.CopyFromSlice(len(p.leaves), func(i int) ([]any, error) {
+				l := &p.leaves[i]
+				row := []any{edge.Size(), string(l.stream), l.version, l.canonical, l.prev[:], l.hash[:]}
+				edge.Append(merkle.LeafHash(l.hash[:]))
+				return row, nil
+			})); err != nil {
 			return err
 		}
 	}
 	var b pgx.Batch
-	for _, t := range p.edge.Flush() {
+	for _, t := range edge.Flush() {
 		b.Queue(`
 			insert into tree_tiles (level, n, hashes) values ($1, $2, $3)
 			on conflict (level, n) do update set hashes = excluded.hashes`, t.Level, t.Index, t.Hashes)
@@ -243,8 +282,8 @@ func (p *page) store(ctx context.Context, tx pgx.Tx) error {
 		select * from unnest($1::text[], $2::bigint[], $3::bytea[])
 		on conflict (stream) do update set version = excluded.version, hash = excluded.hash
 		where t.version < excluded.version`, names, versions, hashes)
-	root := p.edge.Root()
-	b.Queue(`update tree_head set position = $1, size = $2, root = $3`, p.position, p.edge.Size(), root[:])
+	root := edge.Root()
+	b.Queue(`update tree_head set position = $1, size = $2, root = $3`, p.position, edge.Size(), root[:])
 	return tx.SendBatch(ctx, &b).Close()
 }
 
