@@ -19,6 +19,7 @@ type document struct {
 }
 
 type operation struct {
+	ID        string `json:"operationId"`
 	Responses map[string]struct {
 		Content map[string]struct {
 			Schema *schema `json:"schema"`

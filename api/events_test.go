@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,16 +15,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/karatum/mystery/api/client"
 	"github.com/karatum/mystery/api/httpsig"
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/exam"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/producer/producertest"
 	"github.com/karatum/mystery/domain/session"
 	"github.com/karatum/mystery/domain/shield"
+	"github.com/karatum/mystery/domain/task"
+	"github.com/karatum/mystery/projections"
 )
 
 var (
@@ -193,6 +200,78 @@ func TestEventsOfARegistry(t *testing.T) {
 	}
 }
 
+// What a trial harness reports makes the exam that the field is compared with: what was
+// withdrawn counts no more, and neither does an outcome that says nothing of the agent.
+func TestEventsOfATrialHarness(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).furnish()
+	harness := producertest.New("trial-harness")
+	w.ok(w.service.Producer(t.Context(), w.meta("register"), harness.Name, producer.Register(harness.Registered("exam"))))
+	w.ok(w.service.Exam(t.Context(), w.meta("run"), honest, exam.RecordRun{
+		Agent: honest, Run: "exam-1", Source: "harness", Attempts: []exam.Attempt{{Family: "dates", Outcome: task.Pass, LatencyMs: 9}},
+	}))
+	attempt := func(id string, outcome exam.TrialOutcome) exam.AttemptRecorded {
+		return exam.AttemptRecorded{Agent: honest, Attempt: id, Family: "unit", Outcome: outcome, LatencyMs: 812}
+	}
+	gone := func(id, reason string) exam.AttemptWithdrawn {
+		return exam.AttemptWithdrawn{Agent: honest, Attempt: id, Reason: reason}
+	}
+	stranger := attempt("t-8", exam.Success)
+	stranger.Agent = house
+	stream := exam.StreamOf(honest)
+	c := w.client(harness)
+	for i, tt := range []struct {
+		name  string
+		event producer.Source
+		want  string
+	}{
+		{"a success", attempt("t-1", exam.Success), "recorded 2"},
+		{"a part of one", attempt("t-2", exam.Partial), "recorded 3"},
+		{"a failure", attempt("t-3", exam.Failure), "recorded 4"},
+		{"an outcome that nobody knows", attempt("t-4", exam.Unknown), "recorded 5"},
+		{"one that is disputed", attempt("t-5", exam.Disputed), "recorded 6"},
+		{"one that was revoked", attempt("t-6", exam.Revoked), "recorded 7"},
+		{"another success", attempt("t-7", exam.Success), "recorded 8"},
+		{"the same under an id of its own", attempt("t-7", exam.Success), "unchanged 0"},
+		{"the same with another outcome", attempt("t-7", exam.Failure), "conflict"},
+		{"an outcome that there is not", attempt("t-8", "WON"), "invalid"},
+		{"an attempt without a name", attempt("", exam.Success), "invalid"},
+		{"an attempt of another agent", stranger, "invalid"},
+		{"one that is withdrawn", gone("t-7", "two right answers"), "recorded 9"},
+		{"that twice", gone("t-7", "two right answers"), "unchanged 0"},
+		{"that again, once it is withdrawn", attempt("t-7", exam.Success), "conflict"},
+		{"one withdrawn for no reason", gone("t-1", ""), "invalid"},
+		{"one withdrawn that never was", gone("t-9", "a slip"), "invalid"},
+	} {
+		before := w.records()
+		a, err := c.Send(t.Context(), signEvent(t, harness, stream, fmt.Sprint(i), tt.event))
+		got := statuses(a)
+		if r, ok := errors.AsType[*client.Refusal](err); ok {
+			got = r.Type
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s, %v, want %s", tt.name, got, err, tt.want)
+		}
+		if n := w.records() - before; n != 0 && !strings.HasPrefix(tt.want, "recorded") {
+			t.Errorf("%s: %d records were appended", tt.name, n)
+		}
+	}
+	w.ok(w.runner.CatchUp(t.Context()))
+	samples, err := projections.Due{Pool: w.runner.Pool}.Exam(t.Context(), honest)
+	w.ok(err)
+	trial := func(outcome task.Outcome) exam.Sample {
+		return exam.Sample{Source: exam.Trials, Family: "unit", Outcome: outcome, LatencyMs: 812}
+	}
+	want := []exam.Sample{
+		trial(task.Pass), trial(task.Fail), trial(task.Fail),
+		{Source: "run:harness", Family: "dates", Outcome: task.Pass, LatencyMs: 9},
+	}
+	if diff := cmp.Diff(want, samples); diff != "" {
+		t.Errorf("the exam (-want +got):\n%s", diff)
+	}
+	w.replays()
+}
+
 // A case is never about a host that an owner has signed for.
 func TestShieldOfAConsent(t *testing.T) {
 	t.Parallel()
@@ -251,6 +330,10 @@ func TestBadEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	revoked := producertest.New("revoked")
+	w.ok(w.service.Producer(t.Context(), w.meta("register it"), revoked.Name, producer.Register(revoked.Registered("shield-case"))))
+	w.ok(w.service.Producer(t.Context(), w.meta("revoke it"), revoked.Name, producer.Revoke{Reason: "its key leaked"}))
+
 	good := signEvent(t, runner, stream, "outcome 1", resisted("sc_1", 1))
 	event := func(change func(*producer.CloudEvent)) string {
 		e := good
@@ -289,6 +372,10 @@ func TestBadEvents(t *testing.T) {
 		{"a nonce that was used", func(s *submission) { s.nonce = "nonce of used......" }, 401, "nonce-used"},
 		{"an expired signature", func(s *submission) { s.created = w.clock().Add(-61 * time.Second) }, 401, "signature-expired"},
 		{"a clock that is wrong", func(s *submission) { s.created = w.clock().Add(-time.Hour) }, 400, "clock-skew"},
+		{"the key of a producer that was revoked", func(s *submission) {
+			s.keyID, s.private = "revoked/"+producertest.KeyID, revoked.Private
+			s.body = encode(signEvent(t, revoked, stream, "outcome 1", resisted("sc_1", 1)))
+		}, 403, "producer-revoked"},
 		{"a body that was changed", func(s *submission) {
 			s.spoil = func(r *http.Request) { r.Body = http.NoBody }
 		}, 400, "digest-mismatch"},
@@ -389,6 +476,88 @@ func fresh(w *world, body, name string) submission {
 		body: body, contentType: "application/cloudevents+json", idempotency: idempotency, authority: "karatum.com", created: w.clock(),
 		nonce: nonce + strings.Repeat(".", max(0, 16-len(nonce))), keyID: "shield-runner/" + producertest.KeyID, private: runner.Private,
 	}
+}
+
+// Too much at once is turned away, of one producer as of all, and can be sent again.
+func TestTooManyEventsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).furnish().admit()
+	body := encode(signEvent(t, runner, shield.StreamOf("sc_1"), "opened", openedCase("sc_1")))
+	turned := 0
+	refuse := func(what string) {
+		t.Helper()
+		before, counted := w.records(), w.count("rate-limited")
+		a := w.submit(fresh(w, body, fmt.Sprint("refused ", turned)))
+		turned++
+		if p := w.object(a.body); a.status != http.StatusTooManyRequests || p["type"] != "https://karatum.com/problems/rate-limited" || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s, Retry-After %q", what, a.status, a.body, a.header.Get("Retry-After"))
+		}
+		if w.records() != before || w.count("rate-limited") != counted+1 {
+			t.Errorf("%s: %d records were appended, and it is counted %d times", what, w.records()-before, w.count("rate-limited")-counted)
+		}
+	}
+
+	// Those of one producer are held where they are let in.
+	held := &holding{Admission: w.service.Admission, in: make(chan struct{}), leave: make(chan struct{})}
+	w.service.Admission = held
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			if a := w.submit(fresh(w, body, fmt.Sprint("held ", i))); a.status != http.StatusCreated && a.status != http.StatusOK {
+				t.Errorf("what was under way: %d %s", a.status, a.body)
+			}
+		})
+		<-held.in
+	}
+	refuse("the 17th of one producer")
+	close(held.leave)
+	wg.Wait()
+	w.service.Admission = held.Admission
+
+	// Those of all, while they still arrive.
+	var bodies []*slowBody
+	for range 64 {
+		b := &slowBody{begun: make(chan struct{}), end: make(chan struct{})}
+		bodies = append(bodies, b)
+		wg.Go(func() {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://karatum.com/v1/ledger/events", b)
+			r.Header.Set("Content-Type", "application/cloudevents+json")
+			w.handler.ServeHTTP(httptest.NewRecorder(), r)
+		})
+		<-b.begun
+	}
+	refuse("the 65th of all")
+	for _, b := range bodies {
+		close(b.end)
+	}
+	wg.Wait()
+	if a := w.submit(fresh(w, body, "last")); a.status != http.StatusOK {
+		t.Errorf("when all is done: %d %s", a.status, a.body)
+	}
+}
+
+// holding keeps those that are let in until they may leave.
+type holding struct {
+	commands.Admission
+	in, leave chan struct{}
+}
+
+func (h *holding) Admit(ctx context.Context, n commands.Nonce, then func(context.Context) error) error {
+	h.in <- struct{}{}
+	<-h.leave
+	return h.Admission.Admit(ctx, n, then)
+}
+
+// A slowBody begins to be read, and comes to an end when it is told to.
+type slowBody struct {
+	once       sync.Once
+	begun, end chan struct{}
+}
+
+func (b *slowBody) Read([]byte) (int, error) {
+	b.once.Do(func() { close(b.begun) })
+	<-b.end
+	return 0, io.EOF
 }
 
 // While a producer writes as much as it can, it is revoked: from the moment that this has

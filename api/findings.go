@@ -64,7 +64,8 @@ type correctionBody struct {
 type ownerReply struct {
 	At         time.Time         `json:"at"`
 	Text       string            `json:"text,omitempty" doc:"Absent if it was erased."`
-	Salt       string            `json:"salt,omitempty" doc:"In hex; opens the commitment."`
+	Salt       string            `json:"salt,omitempty" doc:"In hex; opens the commitment. Absent if the text was erased."`
+	Erased     *erasedBody       `json:"erased,omitempty" doc:"If the text was erased. What commits to it and all proofs stay as they were."`
 	Commitment domain.Hash       `json:"commitment" doc:"SHA-256 over enc(karatum/mystery/finding-reply/v1, finding), the salt and the SHA-256 of the text."`
 	Message    string            `json:"message" doc:"What the owner signed (EIP-191)."`
 	Signature  consent.Signature `json:"signature"`
@@ -88,9 +89,13 @@ func (s *server) replyOf(ctx context.Context, r *projections.FindingReply) (*own
 	b := &ownerReply{
 		At: r.At, Commitment: r.Commitment, Message: r.Message(), Signature: r.Signature, Owner: r.Owner, Verified: verificationOf(r.Verified),
 	}
+	if !r.ErasedAt.IsZero() {
+		b.Erased = &erasedBody{r.ErasedAt, r.Reason}
+		return b, nil
+	}
 	salt, text, err := s.Bodies.Get(ctx, finding.ReplyKey(r.Commitment))
 	if errors.Is(err, domain.ErrNotFound) {
-		return b, nil
+		return b, nil // erased a moment ago
 	}
 	b.Text, b.Salt = string(text), hex.EncodeToString(salt)
 	return b, err

@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karatum/mystery/commands"
@@ -93,45 +93,105 @@ func (w *world) grave() {
 	}))
 }
 
-// crawl gets everything that is served in public, by path: each path of openapi.json,
-// with ids of what there is, and the pages.
-func (l *publicLog) crawl(consentID string) map[string]string {
+// An ask is something that can be got.
+type ask struct{ path, accept string }
+
+// asks returns everything that is served in public: each route there is, with ids of what
+// there is on a consent, every page, feed and picture, each list in each of its formats,
+// and all that can be asked about an incident without knowing of it.
+func (l *publicLog) asks(consentID string) (list []ask) {
 	l.t.Helper()
-	paths := []string{
-		"/", "/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/.well-known/security.txt", "/readyz", "/healthz",
-		"/ledger/checkpoint", "/ledger/key", "/ledger/tile/0/000.p/8", "/mystery/" + consentID, "/v1/ledger/records?limit=1000",
-		"/agents", "/agents/42", "/agents/42/badge.svg", "/stack", "/stack/card", "/mystery/findings.atom", "/mystery/reveals.atom", "/mystery/opt-in",
-		"/incidents/" + incident.ID(consentID), "/mystery/" + consentID + "?look=1", "/ledger", "/ledger/batches", "/ledger/records/0", "/search?q=" + consentID,
-		"/v1/ledger/streams/incident/" + incident.ID(consentID), "/v1/ledger/streams/incident",
-		"/v1/ledger/proofs/inclusion?index=0", "/v1/ledger/proofs/consistency?from=1", "/v1/ledger/bundle?consent=" + consentID,
-	}
-	for template, methods := range published().Paths {
-		if _, ok := methods["get"]; !ok {
-			continue
+	inc, fnd, ref := incident.ID(consentID), finding.ID(consentID, 1), string(honest)
+	var paths []string
+	routes, _ := l.handler.(chi.Routes)
+	l.ok(chi.Walk(routes, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if method != http.MethodGet {
+			return nil
 		}
 		id := consentID
 		switch {
-		case strings.Contains(template, "/findings/"):
-			id = finding.ID(consentID, 1)
-		case strings.Contains(template, "/incidents/"):
-			id = incident.ID(consentID)
-		case strings.Contains(template, "/shops/"):
+		case strings.Contains(route, "/findings/"):
+			id = fnd
+		case strings.Contains(route, "/incidents/"):
+			id = inc
+		case strings.Contains(route, "/shops/"):
 			id = plan.ShopID(consentID, 20513, 0)
+		case strings.HasPrefix(route, "/v1/ledger/streams/"):
+			id = inc
 		}
-		paths = append(paths, strings.NewReplacer("{id}", id, "{ref}", string(honest), "{index}", "0", "{n}", "1", "{day}", "20513",
-			"{category}", "programme", "{hash}", strings.Repeat("0", 64)).Replace(template))
-	}
-	got := make(map[string]string)
+		path := strings.NewReplacer("{id}", id, "{ref}", ref, "{index}", "0", "{n}", "1", "{day}", "20513", "{category}", "incident",
+			"{hash}", strings.Repeat("0", 64), "{consent}", consentID, "{shop}", id, "{incident}", inc, "{agent}", "42", "*", "0/000.p/8").Replace(route)
+		if strings.ContainsAny(path, "{*") {
+			return fmt.Errorf("the crawl does not know what to ask for at %s", route)
+		}
+		paths = append(paths, path)
+		if strings.HasPrefix(route, "/v1/ledger/streams/") {
+			paths = append(paths, strings.NewReplacer("{category}", "finding", "{id}", consentID).Replace(route))
+		}
+		return nil
+	}))
+	paths = append(paths,
+		"/metrics", "/ledger/tile/entries/000.p/8", "/v1/ledger/records?limit=1000", "/v1/ledger/proofs/inclusion?index=0", "/v1/ledger/proofs/consistency?from=1",
+		"/v1/ledger/bundle?consent="+consentID, root+"/findings?agent="+ref, root+"/findings?verdict=exam_only", root+"/incidents?agent="+ref, root+"/incidents?consent="+consentID,
+		"/mystery?verdict=exam_only", "/mystery/"+consentID+"?look=1", "/mystery/findings.atom?agent="+ref, "/mystery/findings.atom?consent="+consentID,
+		"/mystery/reveals.atom?consent="+consentID, "/search?q="+consentID, "/search?q="+inc, "/search?q="+fnd, "/search?q="+ref,
+	)
+	lists := 0
 	for _, path := range paths {
-		a := l.do(http.MethodGet, path, "")
+		for _, accept := range []string{"application/json", "text/html", "text/plain"} {
+			list = append(list, ask{path, accept})
+		}
+		bare, query, _ := strings.Cut(path, "?")
+		if op, ok := published().find(bare, "get"); !ok || !strings.HasPrefix(op.ID, "list-") || strings.Contains(query, "limit") {
+			continue
+		}
+		lists++
+		if query != "" {
+			query += "&"
+		}
+		list = append(list, ask{bare + "?" + query + "format=csv", ""}, ask{bare + "?" + query + "format=ndjson", ""},
+			ask{path, "text/csv"}, ask{path, "application/x-ndjson"})
+	}
+	if lists < 10 {
+		l.t.Errorf("the crawl found %d lists, and there are 10 at least", lists)
+	}
+	return list
+}
+
+// crawl gets everything that is served in public.
+func (l *publicLog) crawl(consentID string) map[ask]string {
+	l.t.Helper()
+	got := make(map[ask]string)
+	for _, ask := range l.asks(consentID) {
+		a := l.do(http.MethodGet, ask.path, "", "Accept", ask.accept)
 		body := a.body
 		if id := a.header.Get("X-Request-Id"); id != "" {
 			body = strings.ReplaceAll(body, id, "") // pages that refuse name it
 		}
 		a.header.Del("X-Request-Id")
-		got[path] = fmt.Sprint(a.status, " ", a.header, " ", body)
+		got[ask] = fmt.Sprint(a.status, " ", a.header, " ", body)
 	}
 	return got
+}
+
+// traces returns where a crawl has seen something of an incident. That a path is repeated
+// in the refusal of it is none.
+func traces(crawled map[ask]string, inc string) (where []string) {
+	for ask, got := range crawled {
+		if strings.HasPrefix(ask.path, root+"/openapi") {
+			continue // it has examples
+		}
+		if strings.Contains(ask.path, inc) {
+			got = strings.ReplaceAll(got, inc, "")
+		}
+		for _, trace := range []string{inc, `"inc_`, "over_claim", "CVSS:4.0", "incident.opened", "mystery.exam_only", "seen again"} {
+			if strings.Contains(got, trace) {
+				where = append(where, fmt.Sprintf("%s (%s): %s", ask.path, ask.accept, trace))
+			}
+		}
+	}
+	slices.Sort(where)
+	return where
 }
 
 // An incident about somebody else's agent leaves no trace anywhere in public until it
@@ -155,12 +215,8 @@ func TestPrivateIncidentLeavesNoTrace(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("what is public changed with a private incident (-before +after):\n%s", diff)
 	}
-	for _, path := range slices.Sorted(maps.Keys(after)) {
-		for _, trace := range []string{`"inc_`, "over_claim", "CVSS:4.0", "incident.opened", "seen again"} {
-			if strings.Contains(after[path], trace) {
-				t.Errorf("GET %s shows %q", path, trace)
-			}
-		}
+	if shown := traces(after, inc); len(shown) > 0 {
+		t.Errorf("a private incident shows at %v", shown)
 	}
 	if t.Failed() {
 		return
@@ -175,6 +231,20 @@ func TestPrivateIncidentLeavesNoTrace(t *testing.T) {
 		t.Errorf("a stranger is told %s of an incident that there is, and %s of one that there is not", here, nowhere)
 	}
 	l.act(other, http.StatusNotFound, step(other, 2, incident.Confirm, "which one?", ann))
+
+	// The crawl would have seen it: once it is disclosed, it does.
+	l.pass(7 * 24 * time.Hour)
+	l.act(inc, http.StatusOK, step(inc, 2, incident.Disclose, "a week is over", ann))
+	l.publish()
+	shown := strings.Join(traces(l.crawl(id), inc), "\n")
+	for _, path := range []string{
+		root + "/incidents (application/json)", root + "/incidents?format=csv ()", root + "/incidents (application/x-ndjson)", root + "/agents/" + string(honest) + " (",
+		"/v1/ledger/records (text/csv)", "/v1/ledger/streams/incident/" + inc + " (", "/mystery/" + id + " (text/html)", "/agents/42 (text/html)", "/incidents/" + inc + " (text/html)",
+	} {
+		if !strings.Contains(shown, path) {
+			t.Errorf("the crawl does not see a public incident at %s", path)
+		}
+	}
 }
 
 // The whole life of an incident: the owner replies and is shown, the disclosure waits
@@ -345,6 +415,66 @@ func TestReplyRefused(t *testing.T) {
 	}
 	w.pass(16 * time.Minute)
 	w.post(path+"/reply", http.StatusForbidden, encode(good())) // expired
+}
+
+// Who is retired signs nothing any more, and what was signed before stands.
+func TestRetiredMaintainer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).furnish().maintained()
+	id := w.grant(honest)
+	w.confirmedFinding(id, honest, 1)
+	inc := incident.ID(id)
+	w.ok(w.service.OpenIncident(t.Context(), id, 1))
+	w.act(inc, http.StatusOK, step(inc, 1, incident.Confirm, "seen again by hand", ann))
+	w.ok(w.service.Programme(t.Context(), w.meta("retire"), programme.RetireMaintainer{Name: ann.name, Reason: "left"}))
+	w.pass(7 * 24 * time.Hour)
+	n := w.records()
+	w.act(inc, http.StatusForbidden, step(inc, 2, incident.Disclose, "a week is over", ann))
+	if got := w.records(); got != n {
+		t.Errorf("%d records were appended", got-n)
+	}
+	w.act(inc, http.StatusOK, step(inc, 2, incident.Disclose, "a week is over", bob))
+	w.replays()
+}
+
+// The text of a reply can be erased; that there was one, and what its owner signed, stays.
+func TestOwnersReplyIsErased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).furnish()
+	id := w.grant(honest)
+	f := w.confirmedFinding(id, honest, 1)
+	const text = "Call me at home, 555 0100."
+	c := w.post(root+"/findings/"+f+"/reply-challenge", http.StatusOK, encode(map[string]any{"text": text}))
+	message, _ := c["message"].(string)
+	reply := encode(map[string]any{"challengeId": c["challengeId"], "text": text, "salt": c["salt"], "signature": eip191.Sign(message, key).String()})
+	w.post(root+"/findings/"+f+"/reply", http.StatusCreated, reply)
+	shown := func() map[string]any {
+		t.Helper()
+		r, _ := w.get(root + "/findings/" + f)["reply"].(map[string]any)
+		return r
+	}
+	before := shown()
+	w.ok(w.service.EraseReply(t.Context(), w.meta("erase"), f, "the owner asked for it", w.bodies))
+	w.ok(w.runner.CatchUp(t.Context()))
+	after := shown()
+	erased, _ := after["erased"].(map[string]any)
+	if after["text"] != nil || after["salt"] != nil || erased["reason"] != "the owner asked for it" {
+		t.Errorf("the reply is %v", after)
+	}
+	for _, name := range []string{"commitment", "signature", "message", "at"} {
+		if after[name] != before[name] {
+			t.Errorf("%s is %v, and was %v", name, after[name], before[name])
+		}
+	}
+	if page := w.do(http.MethodGet, "/mystery/"+id, "").body; strings.Contains(page, "555") || !strings.Contains(page, "The text was erased on") {
+		t.Errorf("the page of the consent is %s", page)
+	}
+	// Whoever does not know what became of the reply sends it again, and brings nothing back.
+	w.post(root+"/findings/"+f+"/reply", http.StatusCreated, reply)
+	if len(w.bodies) != 0 {
+		t.Errorf("there is still %v", w.bodies)
+	}
+	w.replays()
 }
 
 // A correction stands where the finding does.

@@ -142,6 +142,14 @@ func (b bodies) Put(_ context.Context, key string, salt, body []byte) error {
 	return nil
 }
 
+func (b bodies) Delete(_ context.Context, keys ...string) error {
+	for _, key := range keys {
+		delete(b, key)
+		delete(b, "salt of "+key)
+	}
+	return nil
+}
+
 const (
 	honest agent.Ref = "build:42"
 	house  agent.Ref = "build:demo"

@@ -47,7 +47,7 @@ type Service struct {
 
 	// Texts keeps what owners reply to findings; nil: no reply is taken.
 	Texts        Texts
-	Admission    Admission // of producers
+	Admission    Admission // of producers and maintainers
 	ConsentHosts ConsentHosts
 
 	// Histories saves reading again what was read before; nil: nothing is kept. It
@@ -161,7 +161,8 @@ func (s *Service) Batch(ctx context.Context, m ledger.Meta, n uint64, c batch.Co
 }
 
 // Programme carries out a command on the programme. Pausing returns once no task
-// of the scope is on its way out any more.
+// of the scope is on its way out any more. When a maintainer is retired, nothing that is
+// signed with their key gets on record any more, not even what was under way.
 func (s *Service) Programme(ctx context.Context, m ledger.Meta, c programme.Command) error {
 	run := func(ctx context.Context) error {
 		_, err := carryOut(ctx, s, programme.Decider, programme.Stream, m, c)
@@ -175,7 +176,9 @@ func (s *Service) Programme(ctx context.Context, m ledger.Meta, c programme.Comm
 		return s.Gate.Pause(ctx, c.Scope, run)
 	case programme.Resume:
 		return s.Gate.Resume(ctx, c.Scope, run)
-	case programme.Publish, programme.RegisterKey, programme.RetireKey, programme.RegisterMaintainer, programme.RetireMaintainer:
+	case programme.RetireMaintainer:
+		return s.Admission.Maintain(ctx, run)
+	case programme.Publish, programme.RegisterKey, programme.RetireKey, programme.RegisterMaintainer:
 		return run(ctx)
 	}
 	panic(fmt.Sprintf("commands: unreachable command %T", c))

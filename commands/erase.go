@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/shop"
 )
@@ -43,6 +44,36 @@ func (s *Service) Erase(ctx context.Context, m ledger.Meta, id, reason string, f
 	for _, key := range []string{shop.ReplyKey(id), shop.SessionKey(id)} {
 		if err := from.Delete(ctx, key); err != nil {
 			return fmt.Errorf("the erasure is recorded, and the reply is still in the database; erase it again: %w", err)
+		}
+	}
+	return nil
+}
+
+// EraseReply does the same with the text of an owner's reply to a finding. It returns
+// [domain.ErrNotFound] if there is none. That there was one, who signed it and what
+// commits to it stays.
+func (s *Service) EraseReply(ctx context.Context, m ledger.Meta, findingID, reason string, from Bodies) error {
+	consentID, look, err := finding.ParseID(findingID)
+	if err != nil {
+		return err
+	}
+	if err := s.Finding(ctx, m, consentID, finding.EraseReply{Consent: consentID, Look: look, Reason: reason}); err != nil {
+		return err
+	}
+	for r, err := range s.Log.Stream(ctx, finding.StreamOf(consentID), 0) {
+		if err != nil {
+			return err
+		}
+		e, err := s.Catalog.Decode(r.Type, r.Data)
+		if err != nil {
+			return err
+		}
+		filed, ok := e.(finding.ReplyFiled)
+		if !ok || filed.Look != look {
+			continue
+		}
+		if err := from.Delete(ctx, finding.ReplyKey(filed.Commitment)); err != nil {
+			return fmt.Errorf("the erasure is recorded, and the text is still in the database; erase it again: %w", err)
 		}
 	}
 	return nil

@@ -76,16 +76,14 @@ func (s *Service) ActOnIncident(ctx context.Context, c incident.Act) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	m, err := s.maintainers(ctx, c.By)
-	if err != nil {
-		return err
-	}
-	if c.Do == incident.Disclose {
-		if err := s.passReplies(ctx, incident.ConsentOf(c.Incident)); err != nil {
-			return err
+	return s.maintain(ctx, c.By, func(ctx context.Context, m ledger.Meta) error {
+		if c.Do == incident.Disclose {
+			if err := s.passReplies(ctx, incident.ConsentOf(c.Incident)); err != nil {
+				return err
+			}
 		}
-	}
-	return s.act(ctx, m, c)
+		return s.act(ctx, m, c)
+	})
 }
 
 // act carries out a step. A disclosure takes the records of the stream along.
@@ -112,11 +110,22 @@ func (s *Service) CorrectFinding(ctx context.Context, c finding.Correct) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	m, err := s.maintainers(ctx, c.By)
-	if err != nil {
-		return err
-	}
-	return s.Finding(ctx, m, c.Consent, c)
+	return s.maintain(ctx, c.By, func(ctx context.Context, m ledger.Meta) error {
+		return s.Finding(ctx, m, c.Consent, c)
+	})
+}
+
+// maintain calls then with the meta of what maintainers signed. None of them is retired
+// before it returns: what is signed with a key stands before the end of that key in the
+// ledger, for everybody to check.
+func (s *Service) maintain(ctx context.Context, by []maintainer.Approval, then func(context.Context, ledger.Meta) error) error {
+	return s.Admission.Maintain(ctx, func(ctx context.Context) error {
+		m, err := s.maintainers(ctx, by)
+		if err != nil {
+			return err
+		}
+		return then(ctx, m)
+	})
 }
 
 // maintainers returns the meta of what these signed, unless one of them is not

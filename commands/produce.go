@@ -23,7 +23,8 @@ import (
 // the operator's commands: what a producer sends is what a command must come to, or it
 // is refused.
 
-// An Admission is where requests of producers pass: many at a time, and each once.
+// An Admission is where those pass whose keys can end at any moment: requests of
+// producers, many at a time and each once, and steps of maintainers, one at a time.
 type Admission interface {
 	// Admit calls then, unless it did so for the same nonce before. It returns what
 	// then returns, or an error with the code [domain.NonceUsed].
@@ -32,6 +33,9 @@ type Admission interface {
 	// Exclude waits until no request of a producer is let in any more, and calls then
 	// before it lets in others.
 	Exclude(ctx context.Context, producer string, then func(context.Context) error) error
+
+	// Maintain calls then while no other call of it is under way.
+	Maintain(ctx context.Context, then func(context.Context) error) error
 }
 
 // A Nonce tells one request of a producer from all others.

@@ -93,8 +93,14 @@ func (s *Service) FileReply(ctx context.Context, r Reply) error {
 	if e.Verified, err = s.verify(ctx, granted.Payload, !granted.Payload.OwnerNonceHash.IsZero(), e.Message(), e.Signature); err != nil {
 		return err
 	}
-	if err := s.Texts.Put(ctx, finding.ReplyKey(e.Commitment), r.Salt[:], []byte(r.Text)); err != nil {
+	findings, err := load(ctx, s, finding.Decider, finding.StreamOf(e.Consent), "")
+	if err != nil {
 		return err
+	}
+	if !findings.state.Replied[e.Look] { // else it is there, or was erased since
+		if err := s.Texts.Put(ctx, finding.ReplyKey(e.Commitment), r.Salt[:], []byte(r.Text)); err != nil {
+			return err
+		}
 	}
 	m := ledger.Meta{Actor: "owner:" + e.Owner.String(), Command: "reply/" + r.ChallengeID}
 	if err := s.Finding(ctx, m, e.Consent, finding.FileReply(e)); err != nil {

@@ -17,7 +17,7 @@ import (
 // Findings is every comparison of field and exam, with what its owner replied and what
 // was corrected.
 var Findings = Projection{
-	Name: "findings", Version: 2, Visibility: domain.Public, ByStream: true,
+	Name: "findings", Version: 3, Visibility: domain.Public, ByStream: true,
 	Tables: `
 		create table findings (
 			consent text        not null,
@@ -34,6 +34,13 @@ var Findings = Projection{
 			look    int         not null,
 			filed   timestamptz not null,
 			data    bytea       not null, -- the event
+			primary key (consent, look)
+		);
+		create table finding_erasures ( -- of the text of a reply
+			consent text        not null,
+			look    int         not null,
+			erased  timestamptz not null,
+			reason  text        not null,
 			primary key (consent, look)
 		);
 		create table finding_corrections (
@@ -58,6 +65,9 @@ var (
 	addFindingReply = &Change{Table: "finding_replies", Key: 2, SQL: `
 		insert into finding_replies (consent, look, filed, data)
 		select * from unnest($1::text[], $2::int[], $3::timestamptz[], $4::bytea[])`}
+	addFindingErasure = &Change{Table: "finding_erasures", Key: 2, SQL: `
+		insert into finding_erasures (consent, look, erased, reason)
+		select * from unnest($1::text[], $2::int[], $3::timestamptz[], $4::text[])`}
 	addFindingCorrection = &Change{Table: "finding_corrections", Key: 3, SQL: `
 		insert into finding_corrections (consent, look, version, made, data)
 		select * from unnest($1::text[], $2::int[], $3::bigint[], $4::timestamptz[], $5::bytea[])`}
@@ -77,6 +87,8 @@ func applyFindings(_ context.Context, tx Tx, r ledger.Record, e domain.Event) er
 		return tx.Do(addFinding, e.Consent, e.Look, string(e.Agent), string(e.Verdict), r.Time, r.Version, data)
 	case finding.ReplyFiled:
 		return tx.Do(addFindingReply, e.Consent, e.Look, r.Time, data)
+	case finding.ReplyErased:
+		return tx.Do(addFindingErasure, e.Consent, e.Look, r.Time, e.Reason)
 	case finding.Corrected:
 		return tx.Do(addFindingCorrection, e.Consent, e.Look, r.Version, r.Time, data)
 	}
@@ -95,7 +107,9 @@ type Finding struct {
 // A FindingReply is what the owner replied. Its text lies beside the log.
 type FindingReply struct {
 	finding.ReplyFiled
-	At time.Time
+	At       time.Time
+	ErasedAt time.Time // when its text was erased; zero if it was not
+	Reason   string    // why it was
 }
 
 // A Correction sets something right.
@@ -135,10 +149,10 @@ func (r Reader) Findings(ctx context.Context, q FindingQuery) ([]Finding, error)
 		reached = &after.At
 	}
 	return collect(ctx, r.Pool, scanDiscussed, `
-		select f.reached, f.version, f.data, r.filed, r.data,
+		select f.reached, f.version, f.data, r.filed, r.data, e.erased, coalesce(e.reason, ''),
 			array(select made from finding_corrections c where (c.consent, c.look) = (f.consent, f.look) order by version),
 			array(select data from finding_corrections c where (c.consent, c.look) = (f.consent, f.look) order by version)
-		from findings f left join finding_replies r using (consent, look)
+		from findings f left join finding_replies r using (consent, look) left join finding_erasures e using (consent, look)
 		where ($1 = '' or agent = $1) and ($2 = '' or consent = $2) and ($3 = '' or verdict = $3)
 		  and ($4::timestamptz is null or (reached, consent, look) < ($4, $5, $6)) and ($7 = 0 or look = $7)
 		  and (not $8 or r.filed is not null or exists (select from finding_corrections c where (c.consent, c.look) = (f.consent, f.look)))
@@ -208,10 +222,11 @@ func correctionsOf(made []time.Time, data [][]byte) (list []Correction, err erro
 // scanDiscussed reads one with all of that.
 func scanDiscussed(row pgx.CollectableRow) (f Finding, err error) {
 	var data, reply []byte
-	var filed *time.Time
+	var filed, erased *time.Time
+	var reason string
 	var made []time.Time
 	var corrections [][]byte
-	if err = row.Scan(&f.At, &f.Version, &data, &filed, &reply, &made, &corrections); err != nil {
+	if err = row.Scan(&f.At, &f.Version, &data, &filed, &reply, &erased, &reason, &made, &corrections); err != nil {
 		return f, err
 	}
 	f.At = f.At.UTC()
@@ -219,7 +234,7 @@ func scanDiscussed(row pgx.CollectableRow) (f Finding, err error) {
 		return f, err
 	}
 	if filed != nil {
-		f.Reply = &FindingReply{At: filed.UTC()}
+		f.Reply = &FindingReply{At: filed.UTC(), ErasedAt: at(erased), Reason: reason}
 		if err = domain.Unmarshal(reply, &f.Reply.ReplyFiled); err != nil {
 			return f, err
 		}

@@ -306,6 +306,7 @@ func TestFindings(t *testing.T) {
 	other.Verdict = finding.Consistent
 	h.add(t, finding.StreamOf(b), other)
 	h.add(t, finding.StreamOf(a), finding.Corrected{Consent: a, Look: 1, Text: "Two of the tasks were ours."})
+	h.add(t, finding.StreamOf(b), finding.ReplyFiled{Consent: b, Look: 1, Signature: consent.Signature{1}}, finding.ReplyErased{Consent: b, Look: 1, Reason: "asked for"})
 	r, _ := read(t, &h)
 	for _, c := range []struct {
 		name string
@@ -316,7 +317,7 @@ func TestFindings(t *testing.T) {
 		{"of an agent", projections.FindingQuery{Agent: house, Limit: 9}, []int{2, 1}},
 		{"of a consent", projections.FindingQuery{Consent: b, Limit: 9}, []int{1}},
 		{"of a verdict", projections.FindingQuery{Verdict: finding.ExamOnly, Limit: 1}, []int{2}},
-		{"that were discussed", projections.FindingQuery{Discussed: true, Limit: 9}, []int{1}},
+		{"that were discussed", projections.FindingQuery{Discussed: true, Limit: 9}, []int{1, 1}},
 	} {
 		var got []int
 		for _, f := range must(r.Findings(t.Context(), c.q))(t) {
@@ -325,6 +326,9 @@ func TestFindings(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: looks %v, want %v", c.name, got, c.want)
 		}
+	}
+	if f := must(r.Finding(t.Context(), b, 1))(t); f.Reply == nil || f.Reply.ErasedAt.IsZero() || f.Reply.Reason != "asked for" {
+		t.Errorf("the reply whose text was erased is %+v", f.Reply)
 	}
 	last := must(r.LatestFinding(t.Context(), a))(t)
 	if last == nil || last.Look != 2 || !last.Demo {

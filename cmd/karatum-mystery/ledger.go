@@ -11,6 +11,7 @@ import (
 
 	"github.com/karatum/mystery/cmd/internal/assembly"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/finding"
 )
 
 func (p *program) ledger() *cobra.Command {
@@ -26,16 +27,20 @@ func (p *program) ledger() *cobra.Command {
 var shopID = regexp.MustCompile(`\Ashp_[a-z2-7]{20}_[0-9]{8}_[0-9]{2}\z`)
 
 func (p *program) ledgerErase() *cobra.Command {
-	var shop, reason string
+	var shop, found, reason string
 	c := &cobra.Command{
-		Use:   "erase --shop ID --reason TEXT",
-		Short: "Delete the reply of a revealed shop and its salt for good",
-		Long: `Delete the reply of a revealed shop, and the salt that it was committed to with. The
-ledger records that and why, for everybody to read. All its records and proofs stay
-as they are; what the reply was can no longer be shown. Repeat the command if it fails.`,
+		Use:   "erase --shop ID|--finding ID --reason TEXT",
+		Short: "Delete the reply of a revealed shop, or that of an owner to a finding, for good",
+		Long: `Delete the reply of a revealed shop, or what an owner replied to a finding, and the salt
+that it was committed to with. The ledger records that and why, for everybody to read.
+All its records and proofs stay as they are; what the reply was can no longer be shown.
+Repeat the command if it fails.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !shopID.MatchString(shop) {
+			if _, _, err := finding.ParseID(found); found != "" && err != nil {
+				return fmt.Errorf("--finding: %w", err)
+			}
+			if found == "" && !shopID.MatchString(shop) {
 				return fmt.Errorf("--shop %q is not the id of a shop, such as shp_mfzwizlsmjrxg43vmvzc_20260301_07: %w", shop, domain.ErrInvalid)
 			}
 			prog, err := p.open(cmd.Context(), false)
@@ -43,15 +48,21 @@ as they are; what the reply was can no longer be shown. Repeat the command if it
 				return err
 			}
 			defer prog.Close()
-			if err := prog.Erase(cmd.Context(), operator(), shop, reason); err != nil {
+			what, id, erase := "shop", shop, prog.Erase
+			if found != "" {
+				what, id, erase = "finding", found, prog.EraseReply
+			}
+			if err := erase(cmd.Context(), operator(), id, reason); err != nil {
 				return err
 			}
-			return p.print(map[string]string{"shop": shop, "erased": reason}, shop+": the reply is erased")
+			return p.print(map[string]string{what: id, "erased": reason}, id+": the reply is erased")
 		},
 	}
-	c.Flags().StringVar(&shop, "shop", "", "the `shop` (required)")
+	c.Flags().StringVar(&shop, "shop", "", "the `shop` whose reply goes")
+	c.Flags().StringVar(&found, "finding", "", "the `finding` to which the owner's reply goes")
 	c.Flags().StringVar(&reason, "reason", "", "why, in a few `words` that everybody may read (required)")
-	must(c.MarkFlagRequired("shop"))
+	c.MarkFlagsMutuallyExclusive("shop", "finding")
+	c.MarkFlagsOneRequired("shop", "finding")
 	must(c.MarkFlagRequired("reason"))
 	return c
 }

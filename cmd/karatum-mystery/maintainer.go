@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,14 +76,14 @@ func approve(state programme.State, a maintainer.Action, files ...string) (by []
 			return nil, err
 		}
 		approval := maintainer.Approve("", key, a)
-		for _, m := range state.Maintainers {
-			if m.Key == approval.Key {
-				approval.Name = m.Name
-			}
-		}
-		if approval.Name == "" {
+		i := slices.IndexFunc(state.Maintainers, func(m programme.Maintainer) bool { return m.Key == approval.Key })
+		switch {
+		case i < 0:
 			return nil, fmt.Errorf("the key in %s is not registered; programme add-maintainer NAME --key %s does that: %w", file, approval.Key, domain.ErrForbidden)
+		case state.Maintainers[i].Retired:
+			return nil, fmt.Errorf("the key in %s is retired, and nothing that it signs counts; programme maintainer-key makes another: %w", file, domain.ErrForbidden)
 		}
+		approval.Name = state.Maintainers[i].Name
 		by = append(by, approval)
 	}
 	return by, nil

@@ -39,8 +39,9 @@ such as https://karatum.com.
 It fetches the signed checkpoint and holds it against the last one that it saw, which
 it keeps: the log may have grown since, and nothing else. Then it reads every record
 and every entry: each record has the hash that is its entry, the hashes of each stream
-lead from record to record, over sealed records where a reveal opens them, and all
-entries make the tree that was signed, now and the last time.
+lead from record to record, over sealed records where a reveal opens them, what
+producers and maintainers signed is theirs and was signed with keys that held then, and
+all entries make the tree that was signed, now and the last time.
 
 The first time it takes the key that the service names, unless --key has one that you
 got elsewhere; from then on the log must keep it. With --witness, as often as there are

@@ -18,13 +18,14 @@ import (
 // request holds a lock of its producer, shared with others, from before the look at what
 // the producer may do until its events are durable; to exclude the producer takes the
 // lock alone. So what is appended under the lock alone stands behind all that the
-// producer wrote before, and before all that it tries afterwards.
+// producer wrote before, and before all that it tries afterwards. For maintainers, who do
+// little, there is one lock, and it is always taken alone.
 type Admission struct {
 	// Pool is for this alone: a request that is let in needs other connections to append,
 	// and must not wait for those that want to be let in.
 	Pool *pgxpool.Pool
 
-	// Patience bounds how long Exclude waits. If zero, it is 40 seconds: an append is
+	// Patience bounds how long Exclude and Maintain wait. If zero, it is 40 seconds: an append is
 	// given up after 30.
 	Patience time.Duration
 }
@@ -42,6 +43,9 @@ const (
 
 // producerLock names the lock of the producer $1.
 const producerLock = `hashtextextended('karatum/mystery/producers/' || current_schema() || '/' || $1, 0)`
+
+// maintainerLock names the lock of all maintainers.
+const maintainerLock = `hashtextextended('karatum/mystery/maintainers/' || current_schema(), 0)`
 
 // Admit implements [commands.Admission].
 func (a *Admission) Admit(ctx context.Context, n commands.Nonce, then func(context.Context) error) error {
@@ -82,25 +86,36 @@ func (a *Admission) Admit(ctx context.Context, n commands.Nonce, then func(conte
 
 // Exclude implements [commands.Admission].
 func (a *Admission) Exclude(ctx context.Context, producer string, then func(context.Context) error) error {
+	return a.alone(ctx, "a request of "+producer, then, producerLock, producer)
+}
+
+// Maintain implements [commands.Admission].
+func (a *Admission) Maintain(ctx context.Context, then func(context.Context) error) error {
+	return a.alone(ctx, "a step of another maintainer", then, maintainerLock)
+}
+
+// alone calls then under a lock that nobody else holds. other says who may hold it.
+func (a *Admission) alone(ctx context.Context, other string, then func(context.Context) error, lock string, args ...any) error {
 	patience := a.Patience
 	if patience == 0 {
 		patience = 40 * time.Second
 	}
 	tx, err := a.begin(ctx)
 	if err != nil {
-		return fmt.Errorf("exclude %s: %w", producer, err)
+		return fmt.Errorf("wait for %s: %w", other, err)
 	}
 	defer rollback(ctx, tx)
 	b := new(pgx.Batch)
-	b.Queue("select set_config('lock_timeout', $1, true)", milliseconds(patience))
-	b.Queue("select pg_advisory_xact_lock("+producerLock+")", producer)
+	b.Queue("select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)", milliseconds(patience), milliseconds(frozen))
+	b.Queue("select pg_advisory_xact_lock("+lock+")", args...)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == lockNotAvailable {
-			return fmt.Errorf("a request of %s has been under way for %s; try again: %w", producer, patience, domain.ErrUnavailable)
+			return fmt.Errorf("%s has been under way for %s; try again: %w", other, patience, domain.ErrUnavailable)
 		}
-		return fmt.Errorf("exclude %s: %w", producer, unavailable(err))
+		return fmt.Errorf("wait for %s: %w", other, unavailable(err))
 	}
-	return then(ctx)
+	// As in Admit: the lock is held until it is known what became of it.
+	return then(context.WithoutCancel(ctx))
 }
 
 func (a *Admission) begin(ctx context.Context) (pgx.Tx, error) {

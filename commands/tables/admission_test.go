@@ -118,6 +118,26 @@ func TestAdmissionExclude(t *testing.T) {
 	}
 }
 
+// Steps of maintainers, and the end of a maintainer, follow one another.
+func TestAdmissionMaintain(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	a := &tables.Admission{Pool: pool}
+	err := a.Maintain(t.Context(), func(ctx context.Context) error {
+		hasty := &tables.Admission{Pool: pool, Patience: 10 * time.Millisecond}
+		if err := hasty.Maintain(ctx, nothing); !errors.Is(err, domain.ErrUnavailable) {
+			t.Errorf("Maintain beside another = %v, want ErrUnavailable", err)
+		}
+		return hasty.Exclude(ctx, "a", nothing) // producers are no maintainers
+	})
+	if err != nil {
+		t.Errorf("Maintain = %v", err)
+	}
+	if err := a.Maintain(t.Context(), nothing); err != nil {
+		t.Errorf("Maintain after another = %v", err)
+	}
+}
+
 // The one who asked may go away: what it asked for is waited for.
 func TestAdmissionOutlivesItsCaller(t *testing.T) {
 	t.Parallel()

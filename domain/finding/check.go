@@ -18,6 +18,8 @@ func Check(s State, events []Event) error {
 		return Decider.Gives(s, Reach(e), events)
 	case ReplyFiled:
 		return Decider.Gives(s, FileReply(e), events)
+	case ReplyErased:
+		return Decider.Gives(s, EraseReply(e), events)
 	case Corrected:
 		return Decider.Gives(s, Correct{Consent: e.Consent, Look: e.Look, Version: s.Corrected[e.Look], Text: e.Text, By: e.By}, events)
 	}

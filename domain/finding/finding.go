@@ -4,7 +4,9 @@
 // consent, after that day is opened, and one at its end; each looks at revealed
 // tasks only, so that a finding says nothing that is not public. The owner of the
 // agent may reply to each, once; and where one turns out to be wrong, a maintainer
-// corrects it. Reply and correction are shown wherever the finding is.
+// corrects it. Reply and correction are shown wherever the finding is. The text of a
+// reply lies beside the log and can be erased: that there was one, and what commits to
+// it, stays.
 package finding
 
 import (
@@ -22,6 +24,7 @@ var Events = []domain.Entry{
 	domain.Current[Reached](domain.Public),
 	domain.Current[ReplyFiled](domain.Public),
 	domain.Current[Corrected](domain.Public),
+	domain.Current[ReplyErased](domain.Public),
 }
 
 // StreamOf names the stream of the findings on a consent.
@@ -189,6 +192,9 @@ type Reach Reached
 // FileReply asks to record the reply of an owner, whose signature is as it came.
 type FileReply ReplyFiled
 
+// EraseReply asks to record that the text of a reply is erased.
+type EraseReply ReplyErased
+
 // Correct asks to record a correction.
 type Correct struct {
 	Consent string
@@ -198,9 +204,10 @@ type Correct struct {
 	By      []maintainer.Approval
 }
 
-func (Reach) findingCommand()     {}
-func (FileReply) findingCommand() {}
-func (Correct) findingCommand()   {}
+func (Reach) findingCommand()      {}
+func (FileReply) findingCommand()  {}
+func (EraseReply) findingCommand() {}
+func (Correct) findingCommand()    {}
 
 // State is what is recorded.
 type State struct {
@@ -208,6 +215,7 @@ type State struct {
 	Days      map[uint32]bool
 	Ended     bool
 	Replied   map[int]bool // by look
+	Erased    map[int]bool // replies whose text is gone, by look
 	Corrected map[int]int  // how often, by look
 }
 
@@ -226,6 +234,8 @@ func decide(s State, c Command) ([]Event, error) {
 		return []Event{Reached(c)}, nil
 	case FileReply:
 		return fileReply(s, ReplyFiled(c))
+	case EraseReply:
+		return eraseReply(s, ReplyErased(c))
 	case Correct:
 		return correct(s, c)
 	}
@@ -239,6 +249,11 @@ func evolve(s State, e Event) State {
 			s.Replied = make(map[int]bool)
 		}
 		s.Replied[e.Look] = true
+	case ReplyErased:
+		if s.Erased == nil {
+			s.Erased = make(map[int]bool)
+		}
+		s.Erased[e.Look] = true
 	case Corrected:
 		if s.Corrected == nil {
 			s.Corrected = make(map[int]int)

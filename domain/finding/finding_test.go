@@ -52,6 +52,9 @@ func TestDecide(t *testing.T) {
 	corrected := func(c finding.Correct) finding.Corrected {
 		return finding.Corrected{Consent: c.Consent, Look: c.Look, Text: c.Text, By: c.By}
 	}
+	erase := func(look int, reason string) finding.EraseReply {
+		return finding.EraseReply{Consent: "cns_a", Look: look, Reason: reason}
+	}
 	right, again := correct(1, 0, "two tasks were ours", true), correct(1, 1, "three, in fact", true)
 
 	type events = []finding.Event
@@ -75,6 +78,12 @@ func TestDecide(t *testing.T) {
 		{Name: "a reply of another size than was signed", Given: events{after(7, 1)}, When: finding.FileReply(changed), Err: domain.ErrForbidden},
 		{Name: "a reply without a byte", Given: events{after(7, 1)}, When: finding.FileReply(signed(1, func(e *finding.ReplyFiled) { e.Size = 0 })), Err: domain.ErrInvalid},
 		{Name: "a reply of more than 4 KiB", Given: events{after(7, 1)}, When: finding.FileReply(signed(1, func(e *finding.ReplyFiled) { e.Size = 4097 })), Err: domain.ErrInvalid},
+		{Name: "erase a reply", Given: events{after(7, 1), reply}, When: erase(1, "asked for"), Then: events{finding.ReplyErased(erase(1, "asked for"))}},
+		{Name: "erase it twice", Given: events{after(7, 1), reply, finding.ReplyErased(erase(1, "asked for"))}, When: erase(1, "once more")},
+		{Name: "erase for no reason", Given: events{after(7, 1), reply}, When: erase(1, " "), Err: domain.ErrInvalid},
+		{Name: "erase a reply that there is not", Given: events{after(7, 1)}, When: erase(1, "asked for"), Err: domain.ErrNotFound},
+		{Name: "erase the reply to another look", Given: events{after(7, 1), after(8, 2), reply}, When: erase(2, "asked for"), Err: domain.ErrNotFound},
+		{Name: "a reply after one that was erased", Given: events{after(7, 1), reply, finding.ReplyErased(erase(1, "asked for"))}, When: finding.FileReply(reply), Err: domain.ErrConflict},
 		{Name: "a look after a reply", Given: events{after(7, 1), reply}, When: finding.Reach(after(8, 2)), Then: events{after(8, 2)}},
 
 		{Name: "a correction", Given: events{after(7, 1)}, When: right, Then: events{corrected(right)}},

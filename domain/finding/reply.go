@@ -88,6 +88,14 @@ type ReplyFiled struct {
 	Verified  consent.Verification `json:"verified"`
 }
 
+// ReplyErased means that the text of a reply and its salt, which lie beside the log, are
+// gone for good, and why. The reply stays filed, with all that commits to it.
+type ReplyErased struct {
+	Consent string `json:"consent"`
+	Look    int    `json:"look"`
+	Reason  string `json:"reason"`
+}
+
 // Corrected sets a finding right. It is shown wherever the finding is.
 type Corrected struct {
 	Consent string                `json:"consent"`
@@ -100,10 +108,14 @@ type Corrected struct {
 func (ReplyFiled) EventType() domain.Type { return "finding.reply_filed.v1" }
 
 // EventType implements [domain.Event].
+func (ReplyErased) EventType() domain.Type { return "finding.reply_erased.v1" }
+
+// EventType implements [domain.Event].
 func (Corrected) EventType() domain.Type { return "finding.corrected.v1" }
 
-func (ReplyFiled) findingEvent() {}
-func (Corrected) findingEvent()  {}
+func (ReplyFiled) findingEvent()  {}
+func (ReplyErased) findingEvent() {}
+func (Corrected) findingEvent()   {}
 
 // Message returns the plain text that the owner signs (EIP-191 personal_sign): ASCII,
 // LF, without a newline at the end. The reply stands in it by its commitment.
@@ -132,6 +144,19 @@ func fileReply(s State, e ReplyFiled) ([]Event, error) {
 	var err error
 	if e.Signature, e.Verified, err = consent.Settle(e.Message(), e.Owner, e.Chain, e.Signature, e.Verified); err != nil {
 		return nil, err
+	}
+	return []Event{e}, nil
+}
+
+func eraseReply(s State, e ReplyErased) ([]Event, error) {
+	if err := domain.CheckReason(e.Reason); err != nil {
+		return nil, err
+	}
+	switch {
+	case !s.Replied[e.Look]:
+		return nil, fmt.Errorf("nobody replied to finding %s, so there is nothing to erase: %w", ID(e.Consent, e.Look), domain.ErrNotFound)
+	case s.Erased[e.Look]:
+		return nil, nil
 	}
 	return []Event{e}, nil
 }

@@ -16,10 +16,10 @@ import (
 
 // A consequences is what may follow from findings, over all streams.
 type consequences struct {
-	granted     map[string]consent.Terms          // by consent
-	found       map[string]map[int]found          // by consent and look
-	maintainers map[programme.Maintainer]struct{} // ever registered
-	raised      bool                              // the severity of incidents ever was
+	granted   map[string]consent.Terms // by consent
+	found     map[string]map[int]found // by consent and look
+	programme programme.State
+	raised    bool // the severity of incidents ever was
 }
 
 // A found is what is known of a finding.
@@ -40,19 +40,16 @@ func (p *programmes) add(events []domain.Event, records []ledger.Record) error {
 	if err := p.folded.add(events, records); err != nil {
 		return err
 	}
-	for _, m := range p.state.Maintainers {
-		p.all.maintainers[programme.Maintainer{Name: m.Name, Key: m.Key}] = struct{}{}
-	}
+	p.all.programme = p.state
 	p.all.raised = p.all.raised || p.state.HighSeverity()
 	return nil
 }
 
-// signed returns nil if all who signed were maintainers. That nobody signs with a key
-// which was retired, the service sees to.
+// signed returns nil if all who signed were maintainers at that place in the log.
 func (c *consequences) signed(by []maintainer.Approval) error {
 	for _, a := range by {
-		if _, ok := c.maintainers[programme.Maintainer{Name: a.Name, Key: a.Key}]; !ok {
-			return bad("it is signed by %q with a key that was not registered before", a.Name)
+		if !c.programme.Maintained(a.Name, a.Key) {
+			return bad("it is signed by %q with a key that was not that of a maintainer then", a.Name)
 		}
 	}
 	return nil
@@ -95,6 +92,8 @@ func nameOfFinding(s ledger.Stream) func(finding.Event) bool {
 		case finding.Reached:
 			consent = e.Consent
 		case finding.ReplyFiled:
+			consent = e.Consent
+		case finding.ReplyErased:
 			consent = e.Consent
 		case finding.Corrected:
 			consent = e.Consent

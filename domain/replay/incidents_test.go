@@ -100,6 +100,43 @@ func TestIncidents(t *testing.T) {
 		})
 	}
 
+	// What a maintainer signed stands before the end of their key, or it is forged.
+	retired := programme.MaintainerRetired{Name: registered.Name, Key: registered.Key, Reason: "left"}
+	correction := finding.Correct{Consent: cons, Look: 1, Text: "two tasks were ours"}
+	corrected := finding.Corrected{
+		Consent: cons, Look: 1, Text: correction.Text, By: []maintainer.Approval{maintainer.Approve("Ann", ann, correction.Action())},
+	}
+	for _, tt := range []struct {
+		name string
+		at   int // how many steps before Ann is retired
+		ok   bool
+	}{
+		{"retired before the triage", 1, false},
+		{"retired before the correction", 2, false},
+		{"retired after all that she did", 3, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := begin(t)
+			h.add(t, programme.Stream, registered)
+			h.add(t, finding.StreamOf(cons), reached)
+			for i, e := range []domain.Event{opened(nil), confirmed(), corrected} {
+				if i == tt.at {
+					h.add(t, programme.Stream, retired)
+				}
+				if i == 2 {
+					h.add(t, finding.StreamOf(cons), e)
+				} else {
+					h.add(t, incident.StreamOf(inc), e)
+				}
+			}
+			h.add(t, programme.Stream, programme.MaintainerRegistered{Name: "Bob", Key: domain.Hash{7}})
+			if err := read(h.records); (err == nil) != tt.ok || err != nil && !errors.Is(err, ledger.ErrDamaged) {
+				t.Errorf("read = %v, want ok %t", err, tt.ok)
+			}
+		})
+	}
+
 	for name, forge := range map[string]func(*incident.Disclosed){
 		"a record changed":           func(e *incident.Disclosed) { e.Records[1].Actor = "nobody" },
 		"a record left out":          func(e *incident.Disclosed) { e.Records = e.Records[:1] },

@@ -17,7 +17,7 @@
 // before, and holds just the commits of the public log from there on; that what is paid
 // for tasks keeps the limits of their consent, for each and for a month; that an incident
 // follows from a confirmed finding on its consent, that who signed for it or for a
-// correction was a maintainer, and that its disclosure carries the sealed records of its
+// correction was a maintainer then and not retired, and that its disclosure carries the sealed records of its
 // stream byte for byte; that who replied to a finding had given the consent; that what a
 // producer wrote carries the signature of a key that was registered for it at that place
 // in the log, was allowed to it, and stands there once.
@@ -40,7 +40,6 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/producer"
-	"github.com/karatum/mystery/domain/programme"
 )
 
 // A Fault is the first place in a ledger where it is not as appends leave it. It
@@ -106,7 +105,7 @@ func New(catalog domain.Catalog) *Replay {
 		producers: make(map[string]*producers), signed: make(map[producer.Signature]struct{}),
 		batches: batches{states: make(map[uint64]*batch.State), known: make(map[domain.Hash]struct{})},
 		consequences: consequences{
-			granted: make(map[string]consent.Terms), found: make(map[string]map[int]found), maintainers: make(map[programme.Maintainer]struct{}),
+			granted: make(map[string]consent.Terms), found: make(map[string]map[int]found),
 		},
 	}
 }

@@ -18,7 +18,8 @@ import (
 // A LogCheck reads a public log again from its first record: each record has the hash
 // that is its entry, the hashes of each stream lead from record to record, over sealed
 // ones where an event opens them, what a producer wrote carries its signature and stands
-// there once, and all entries together make the tree that was signed, now and when it was
+// there once, what maintainers signed can follow on what was there and is signed with keys
+// that were theirs then, and all entries together make the tree that was signed, now and when it was
 // last looked at. What does not hold is an [ErrFailed].
 type LogCheck struct {
 	seen      checkpoint.Checkpoint // zero if there is none
@@ -26,6 +27,7 @@ type LogCheck struct {
 	tips      map[ledger.Stream]tip
 	producers map[ledger.Stream]producer.State
 	signed    map[producer.Signature]struct{} // of events of producers
+	people    *signers
 }
 
 // NewLogCheck returns the check of a log of which nothing has been read. seen is a
@@ -33,7 +35,7 @@ type LogCheck struct {
 func NewLogCheck(seen checkpoint.Checkpoint) *LogCheck {
 	return &LogCheck{
 		seen: seen, tips: make(map[ledger.Stream]tip),
-		producers: make(map[ledger.Stream]producer.State), signed: make(map[producer.Signature]struct{}),
+		producers: make(map[ledger.Stream]producer.State), signed: make(map[producer.Signature]struct{}), people: newSigners(),
 	}
 }
 
@@ -110,6 +112,9 @@ func (l *LogCheck) add(entry domain.Hash, item []byte) error {
 		return err
 	}
 	if err := l.vouch(&r); err != nil {
+		return err
+	}
+	if err := l.people.add(&r); err != nil {
 		return err
 	}
 	l.edge.Append(leaf)

@@ -17,19 +17,20 @@ import (
 
 // A beside holds what lies beside the ledger against the events that commit to it: each
 // reply and each session has the hash that was recorded and is there until it is erased,
-// each surface has the hash that is its name, and so has each reply of an owner to a
-// finding.
+// each surface has the hash that is its name, and each reply of an owner to a finding is
+// what was committed to and is there until it is erased.
 type beside struct {
 	replies  map[string]shop.Replied   // by shop
 	sessions map[string]*shop.Converse // by shop
 	surfaces map[domain.Hash]bool
 	texts    map[domain.Hash]string // of replies to findings: the finding, by commitment
+	filed    map[string]domain.Hash // the other way round
 }
 
 func newBeside() *beside {
 	return &beside{
 		replies: make(map[string]shop.Replied), sessions: make(map[string]*shop.Converse), surfaces: make(map[domain.Hash]bool),
-		texts: make(map[domain.Hash]string),
+		texts: make(map[domain.Hash]string), filed: make(map[string]domain.Hash),
 	}
 }
 
@@ -37,7 +38,7 @@ func newBeside() *beside {
 var committing = map[domain.Type]bool{
 	shop.Replied{}.EventType(): true, shop.SessionOpened{}.EventType(): true, shop.SessionAction{}.EventType(): true,
 	shop.Erased{}.EventType(): true, agent.SurfaceObserved{}.EventType(): true,
-	finding.ReplyFiled{}.EventType(): true,
+	finding.ReplyFiled{}.EventType(): true, finding.ReplyErased{}.EventType(): true,
 }
 
 // add takes note of what a record commits to.
@@ -65,7 +66,10 @@ func (b *beside) add(catalog domain.Catalog, r *ledger.Record) error {
 	case agent.SurfaceObserved:
 		b.surfaces[e.Surface] = true
 	case finding.ReplyFiled:
-		b.texts[e.Commitment] = finding.ID(e.Consent, e.Look)
+		of := finding.ID(e.Consent, e.Look)
+		b.texts[e.Commitment], b.filed[of] = of, e.Commitment
+	case finding.ReplyErased:
+		delete(b.texts, b.filed[finding.ID(e.Consent, e.Look)])
 	}
 	return nil
 }
@@ -93,24 +97,37 @@ func (b *beside) check(ctx context.Context, log ledger.Log, bodies *tables.Bodie
 	if err := bodies.Each(ctx, finding.ReplyPrefix, b.checkText); err != nil {
 		return err
 	}
-	for commitment, id := range b.texts {
-		return fmt.Errorf("the reply to finding %s, committed to as %s, is not there: the bodies are %w", id, commitment, ledger.ErrDamaged)
-	}
 	for hash := range b.surfaces {
 		return fmt.Errorf("the surface %s, which an event names, is not there: the bodies are %w", hash, ledger.ErrDamaged)
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.replies)) {
-		if err := missing(ctx, log, "reply", id); err != nil {
+		if err := missing(ctx, log, shop.StreamOf(id), erased, "the reply of "+id); err != nil {
 			return err
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.sessions)) {
-		if err := missing(ctx, log, "session", id); err != nil {
+		if err := missing(ctx, log, shop.StreamOf(id), erased, "the session of "+id); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Values(b.texts)) {
+		consentID, look, err := finding.ParseID(id)
+		if err != nil {
+			return err
+		}
+		gone := func(r ledger.Record) bool {
+			var e finding.ReplyErased
+			return r.Type == e.EventType() && domain.Unmarshal(r.Data, &e) == nil && e.Look == look
+		}
+		if err := missing(ctx, log, finding.StreamOf(consentID), gone, "the reply to finding "+id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// erased reports whether a record of a shop says that what lay beside it is gone.
+func erased(r ledger.Record) bool { return r.Type == (shop.Erased{}).EventType() }
 
 // checkReply compares a reply. One that no event has committed to is of a worker that
 // was gone too early.
@@ -159,16 +176,16 @@ func (b *beside) checkSession(key string, salt, body []byte) error {
 	return fmt.Errorf("the session of %s is not the one that was committed to: the bodies are %w", id, ledger.ErrDamaged)
 }
 
-// missing returns an error for a body that is not there, unless it was erased while the
-// ledger was read.
-func missing(ctx context.Context, log ledger.Log, what, id string) error {
-	for r, err := range log.Stream(ctx, shop.StreamOf(id), 0) {
+// missing returns an error for a body that is not there, unless a record of its stream
+// says that it was erased while the ledger was read.
+func missing(ctx context.Context, log ledger.Log, s ledger.Stream, gone func(ledger.Record) bool, what string) error {
+	for r, err := range log.Stream(ctx, s, 0) {
 		if err != nil {
 			return err
 		}
-		if r.Type == (shop.Erased{}).EventType() {
+		if gone(r) {
 			return nil
 		}
 	}
-	return fmt.Errorf("the %s of %s, which an event commits to, is not there: the bodies are %w", what, id, ledger.ErrDamaged)
+	return fmt.Errorf("%s, which an event commits to, is not there: the bodies are %w", what, ledger.ErrDamaged)
 }

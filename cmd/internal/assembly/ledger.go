@@ -210,3 +210,11 @@ func (p *Programme) Erase(ctx context.Context, m ledger.Meta, shop, reason strin
 	}
 	return p.CatchUp(ctx)
 }
+
+// EraseReply does the same with what an owner replied to a finding.
+func (p *Programme) EraseReply(ctx context.Context, m ledger.Meta, finding, reason string) error {
+	if err := p.Service.EraseReply(ctx, m, finding, reason, p.bodies); err != nil {
+		return err
+	}
+	return p.CatchUp(ctx)
+}
