@@ -53,9 +53,9 @@ test: postgres compiler ## run the tests, with the race detector where things ru
 	@go test -timeout $(TIMEOUT) ./domain/...
 	@cd bench && go vet ./... && go build -o /dev/null ./...
 
-test-weeks: postgres ## run the tests in which virtual weeks pass, and that in which producers write all they can, without the race detector
+test-weeks: postgres ## run the tests in which virtual weeks pass or producers write all they can, without the race detector
 	@go test -timeout $(TIMEOUT) ./cmd/karatum-demo
-	@go test -timeout $(TIMEOUT) -run '^TestProducersHammer$$$$' ./api
+	@go test -timeout $(TIMEOUT) -run '^TestProducersHammer$$' ./api
 
 test-peers: postgres compiler peers ## run the tests against programs of others: wallets, nodes, clients, a browser (npm)
 	@PEERS=$(CURDIR)/.ci/peers CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) \
