@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -171,38 +170,19 @@ func (s *server) agentBody(ctx context.Context, ref agent.Ref) (b agentBody, err
 	return b, err
 }
 
-// whyOver says why a consent ended, to be put behind the day on which it did.
-func whyOver(reason consent.EndReason) string {
-	switch reason {
-	case consent.OwnerChanged:
-		return ", as the agent changed hands"
-	case consent.CertificateWithdrawn:
-		return ", as the agent's certificate was withdrawn"
-	case consent.Expired:
-	}
-	return ""
-}
-
 // note says how an agent stands to spot checks, in one word and for people. last
 // is the last consent that was granted, if there is one.
 func note(last []projections.Consent, f *projections.Finding) (word, text string) {
 	if len(last) == 0 {
-		return "never", "The owner of this agent has never agreed to spot checks, so nobody has looked at how it does where it is not examined. " +
-			"That speaks neither for it nor against it."
+		return "never", finding.Standing(nil, "")
 	}
 	c := last[0]
-	switch c.State {
-	case projections.Active:
-		text = fmt.Sprintf("The owner agreed to spot checks on %s.", c.Recorded.Format(time.DateOnly))
-	case projections.Revoked:
-		text = fmt.Sprintf("The owner revoked the consent to spot checks on %s, and no task was sent since. "+
-			"That says nothing of why; what was found before stands.", c.Over.Format(time.DateOnly))
-	default:
-		text = fmt.Sprintf("The consent to spot checks ended on %s%s, and no task was sent since. "+
-			"That says nothing of how the agent does now; what was found before stands.", c.Over.Format(time.DateOnly), whyOver(consent.EndReason(c.Reason)))
+	p := finding.Permission{Given: c.Recorded, Over: c.Over, Why: consent.EndReason(c.Reason)}
+	if c.State == projections.Revoked {
+		p.Why = ""
 	}
 	if f == nil {
-		return c.State, text + " Nothing has been compared yet."
+		return c.State, finding.Standing(&p, "")
 	}
-	return c.State, text + " " + f.Note
+	return c.State, finding.Standing(&p, f.Note)
 }
