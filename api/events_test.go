@@ -204,7 +204,7 @@ func TestEventsOfARegistry(t *testing.T) {
 // withdrawn counts no more, and neither does an outcome that says nothing of the agent.
 func TestEventsOfATrialHarness(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t).furnish()
+	w := newWorld(t).furnish().admit()
 	harness := producertest.New("trial-harness")
 	w.ok(w.service.Producer(t.Context(), w.meta("register"), harness.Name, producer.Register(harness.Registered("exam"))))
 	w.ok(w.service.Exam(t.Context(), w.meta("run"), honest, exam.RecordRun{
@@ -256,7 +256,15 @@ func TestEventsOfATrialHarness(t *testing.T) {
 			t.Errorf("%s: %d records were appended", tt.name, n)
 		}
 	}
+	// What attacks on a copy of the agent come to is no sample of either arm.
+	shielded := shield.StreamOf("sc_1")
+	if _, err := w.client(runner).Send(t.Context(), signEvent(t, runner, shielded, "opened", openedCase("sc_1")), signEvent(t, runner, shielded, "0", resisted("sc_1", 0))); err != nil {
+		t.Fatal(err)
+	}
 	w.ok(w.runner.CatchUp(t.Context()))
+	if field, err := (projections.Due{Pool: w.runner.Pool}).AgentField(t.Context(), honest); err != nil || len(field) != 0 {
+		t.Errorf("the field arm is %v, %v, and no task was sent", field, err)
+	}
 	samples, err := projections.Due{Pool: w.runner.Pool}.Exam(t.Context(), honest)
 	w.ok(err)
 	trial := func(outcome task.Outcome) exam.Sample {
