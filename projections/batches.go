@@ -79,7 +79,7 @@ func addCommit(tx Tx, r ledger.Record, commit domain.Hash) error {
 	return tx.Do(numberCommit, commit[:], string(r.Stream), r.Version, r.Time)
 }
 
-var numberCommit = &Change{Table: "batch_commits", Gathers: true, SQL: `
+var numberCommit = &Change{Table: "batch_commits", Gathers: true, Copies: []string{"commit", "stream", "version", "recorded"}, Numbers: "n", SQL: `
 	insert into batch_commits (n, commit, stream, version, recorded)
 	select coalesce((select max(n) from batch_commits), -1) + row_number() over (order by v.place), v.commit, v.stream, v.version, v.recorded
 	from (

@@ -135,20 +135,17 @@ var (
 	dropDueProof = &Change{Table: "due_proofs", Key: 2, SQL: `
 		delete from due_proofs p using unnest($1::text[], $2::text[]) as v (consent, endpoint)
 		where (p.consent, p.endpoint) = (v.consent, v.endpoint)`}
-	sealDuePlan = &Change{Table: "due_plans", Key: 2, SQL: `
+	sealDuePlan = &Change{Table: "due_plans", Key: 2, Copies: []string{"consent", "day", "opened", "count", "event"}, SQL: `
 		insert into due_plans (consent, day, opened, count, event)
-		select consent, day, coalesce(opened, false), coalesce(count, 0), event
-		from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[], $5::bytea[]) as v (consent, day, opened, count, event)`}
+		select * from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[], $5::bytea[])`}
 	openDuePlan = &Change{Table: "due_plans", Key: 2, Into: sealDuePlan, SQL: `
 		insert into due_plans (consent, day, opened, count)
 		select * from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[])
 		on conflict (consent, day) do update set opened = excluded.opened, count = excluded.count`}
-	addDueSlot = &Change{Table: "due_slots", Key: 1, SQL: `
+	addDueSlot = &Change{Table: "due_slots", Key: 1, Copies: []string{"shop", "head", "state", "paying", "sent", "family", "result", "consent", "day", "slot"}, SQL: `
 		insert into due_slots (shop, head, state, paying, sent, family, result, consent, day, slot)
-		select shop, head, state, coalesce(paying, false), sent, family, result, consent, day, slot
-		from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::bytea[],
-			$8::text[], $9::bigint[], $10::int[])
-			as v (shop, head, state, paying, sent, family, result, consent, day, slot)`}
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::bytea[],
+			$8::text[], $9::bigint[], $10::int[])`}
 	// moveDueSlot leaves what it is given no value for.
 	moveDueSlot = &Change{Table: "due_slots", Key: 1, Merges: true, Into: addDueSlot, SQL: `
 		update due_slots s set head = v.head, state = coalesce(v.state, s.state), paying = coalesce(v.paying, s.paying),
@@ -292,7 +289,7 @@ func applyDuePlan(tx Tx, e domain.Event) error {
 		if err != nil {
 			return err
 		}
-		return tx.Do(sealDuePlan, e.Consent, e.Day, nil, nil, data)
+		return tx.Do(sealDuePlan, e.Consent, e.Day, false, 0, data)
 	case plan.Opened:
 		return tx.Do(openDuePlan, e.Consent, e.Day, true, e.Count)
 	}
@@ -305,7 +302,7 @@ func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
 	paying := func(paying bool) error { return tx.Do(moveDueSlot, id, head, nil, paying, nil, nil, nil) }
 	switch e := e.(type) {
 	case shop.Committed:
-		return tx.Do(addDueSlot, id, head, string(shop.StateCommitted), nil, nil, nil, nil, e.Consent, e.Day, e.Slot)
+		return tx.Do(addDueSlot, id, head, string(shop.StateCommitted), false, nil, nil, nil, e.Consent, e.Day, e.Slot)
 	case shop.Sent:
 		return tx.Do(moveDueSlot, id, head, string(shop.StateSent), nil, r.Time, nil, nil)
 	case shop.PaymentReserved:

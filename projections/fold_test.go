@@ -2,6 +2,7 @@ package projections_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -38,6 +39,15 @@ var (
 		insert into list (n, key)
 		select (select count(*) from list) + row_number() over (order by v.place), v.key
 		from unnest($1::text[]) with ordinality as v (key, place)`}
+	rowNumber = &projections.Change{Table: "numbered", Gathers: true, Copies: []string{"key", "val"}, Numbers: "n", SQL: `
+		insert into numbered (n, key, val)
+		select (select count(*) from numbered) + row_number() over (order by v.place) - 1, v.key, v.val
+		from (
+			select distinct on (key) * from unnest($1::bytea[], $2::bigint[]) with ordinality as v (key, val, place) order by key, place
+		) v
+		where not exists (select from numbered r where r.key = v.key)`}
+	rowKeep = &projections.Change{Table: "kept", Key: 1, Copies: []string{"key", "val"}, SQL: `
+		insert into kept (key, val) select * from unnest($1::bytea[], $2::bigint[]) on conflict do nothing`}
 )
 
 // scramble draws changes at random, the same ones for the same record.
@@ -105,5 +115,48 @@ func TestFoldKeepsTheOrder(t *testing.T) {
 	}
 	if len(want["cells"]) < 4 || len(want["list"]) < 20 {
 		t.Errorf("the changes lead to %v, and the test proves nothing", want)
+	}
+}
+
+// Many rows are copied into their table. Those of which one is there already end up as
+// they would one by one.
+func TestFoldCopiesRows(t *testing.T) {
+	t.Parallel()
+	for name, keys := range map[string]uint64{"new ones": 1000, "some again": 70, "one again and again": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := projections.Projection{
+				Name: "rows", Version: 1, Visibility: domain.Public,
+				Tables: `
+					create table numbered (n bigint primary key, key bytea not null unique, val bigint);
+					create table kept (key bytea primary key, val bigint)`,
+				Apply: func(_ context.Context, tx projections.Tx, r ledger.Record, _ domain.Event) error {
+					var val any
+					if r.Version%3 > 0 {
+						val = r.Version
+					}
+					key := fmt.Append(nil, "k", r.Version%keys)
+					return errors.Join(tx.Do(rowNumber, key, val), tx.Do(rowKeep, key, val))
+				},
+			}
+			slow, fast := pgtest.Open(t), pgtest.Open(t)
+			var one, many history
+			single, folded := runnerOn(t, slow, &one, p), runnerOn(t, fast, &many, p)
+			for i := range 100 {
+				one.add(t, agent.StreamOf(honest), agent.IdentityVerified{URL: fmt.Sprint(i)})
+				catchUp(t, single)
+				if i%50 == 49 {
+					many.records = one.records
+					catchUp(t, folded)
+				}
+			}
+			want := dump(t, slow)
+			if diff := cmp.Diff(want, dump(t, fast)); diff != "" {
+				t.Errorf("folded (-one by one +at once):\n%s", diff)
+			}
+			if got := uint64(len(want["numbered"])); got != min(keys, 100) {
+				t.Errorf("there are %d rows, want %d", got, min(keys, 100))
+			}
+		})
 	}
 }

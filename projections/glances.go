@@ -22,14 +22,13 @@ import (
 //
 // Commits and roots of seals are not among these hashes, as [Batches] numbers them all.
 var Glances = Projection{
-	Name: "glances", Version: 1, Visibility: domain.Public,
+	Name: "glances", Version: 2, Visibility: domain.Public,
 	Tables: `
 		create table glance_agents (agent text primary key, demo boolean not null);
 		create table glance_tasks (
 			shop     text        primary key,
 			consent  text        not null,
 			agent    text        not null,
-			demo     boolean     not null,
 			day      bigint      not null,
 			slot     int         not null,
 			template text        not null,
@@ -65,20 +64,18 @@ var Glances = Projection{
 var (
 	addGlanceAgent = &Change{Table: "glance_agents", Key: 1, SQL: `
 		insert into glance_agents (agent, demo) select * from unnest($1::text[], $2::boolean[])`}
-	addGlanceTask = &Change{Table: "glance_tasks", Key: 1, Reads: []Reading{{"glance_agents", 2}}, SQL: `
-		insert into glance_tasks (shop, consent, agent, demo, day, slot, template, family, ending, latency, planned, revealed)
-		select v.shop, v.consent, v.agent, coalesce(a.demo, false), v.day, v.slot, v.template, v.family, v.ending, v.latency,
-			v.planned, v.revealed
-		from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::text[], $7::text[], $8::text[], $9::bigint[],
-			$10::timestamptz[], $11::timestamptz[])
-			as v (shop, consent, agent, day, slot, template, family, ending, latency, planned, revealed)
-		left join glance_agents a using (agent)`}
+	addGlanceTask = &Change{Table: "glance_tasks", Key: 1, Copies: []string{"shop", "consent", "agent", "day", "slot", "template", "family", "ending", "latency", "planned", "revealed"}, SQL: `
+		insert into glance_tasks (shop, consent, agent, day, slot, template, family, ending, latency, planned, revealed)
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::text[], $7::text[], $8::text[], $9::bigint[],
+			$10::timestamptz[], $11::timestamptz[])`}
 	setStanding = &Change{Table: "glance_standings", Key: 1, Merges: true, SQL: `
 		insert into glance_standings (consent, agent, demo, verdict, reached, data)
 		select * from unnest($1::text[], $2::text[], $3::boolean[], $4::text[], $5::timestamptz[], $6::bytea[])
 		on conflict (consent) do update set verdict = excluded.verdict, reached = excluded.reached, data = excluded.data`}
 	nameHash = &Change{Table: "glance_hashes", Key: 3, SQL: `
 		insert into glance_hashes (hash, form, of) select * from unnest($1::bytea[], $2::text[], $3::text[]) on conflict do nothing`}
+	// nameReply is nameHash for what is named once, and there is much of.
+	nameReply = &Change{Table: "glance_hashes", Key: 3, Copies: []string{"hash", "form", "of"}, SQL: nameHash.SQL}
 )
 
 // A HashForm says what a hash is the hash of.
@@ -121,7 +118,7 @@ func applyGlances(_ context.Context, tx Tx, r ledger.Record, e domain.Event) err
 		return name(e.Key, DayKey, e.Consent)
 	case shop.Revealed:
 		if !e.Result.ReplyHash.IsZero() {
-			if err := name(e.Result.ReplyHash, ReplyHash, r.Stream.ID()); err != nil {
+			if err := tx.Do(nameReply, e.Result.ReplyHash[:], string(ReplyHash), r.Stream.ID()); err != nil {
 				return err
 			}
 		}
@@ -159,7 +156,7 @@ type RevealedTask struct {
 	Revealed time.Time
 }
 
-const taskColumns = `shop, consent, agent, demo, day, slot, template, family, ending, latency, planned, revealed`
+const taskColumns = `shop, consent, agent, coalesce(demo, false), day, slot, template, family, ending, latency, planned, revealed`
 
 // RevealedTasks returns revealed tasks of a consent, the latest slots first: those before
 // a slot, or with nil from the very latest.
@@ -169,14 +166,14 @@ func (r Reader) RevealedTasks(ctx context.Context, consent string, before *ShopK
 		day, slot = int64(before.Day), before.Slot
 	}
 	return collect(ctx, r.Pool, scanTask, `
-		select `+taskColumns+` from glance_tasks where consent = $1 and (day, slot) < ($2, $3)
+		select `+taskColumns+` from glance_tasks left join glance_agents using (agent) where consent = $1 and (day, slot) < ($2, $3)
 		order by day desc, slot desc limit $4`, consent, day, slot, limit)
 }
 
 // LatestReveals returns the tasks that were revealed last, of all consents.
 func (r Reader) LatestReveals(ctx context.Context, limit int) ([]RevealedTask, error) {
 	return collect(ctx, r.Pool, scanTask, `
-		select `+taskColumns+` from glance_tasks order by revealed desc, shop desc limit $1`, limit)
+		select `+taskColumns+` from glance_tasks left join glance_agents using (agent) order by revealed desc, shop desc limit $1`, limit)
 }
 
 func scanTask(row pgx.CollectableRow) (t RevealedTask, err error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/karatum/mystery/domain"
 )
@@ -47,12 +48,9 @@ func (r *Runner) Init(ctx context.Context) error {
 // that have those of an earlier version.
 func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
 	err = pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
-		// A table is created in the first schema of the path; ours is the last.
-		var schema string
-		err := tx.QueryRow(ctx, `
-			select set_config('search_path', (current_schemas(false))[array_upper(current_schemas(false), 1)], true)`).Scan(&schema)
+		schema, err := enter(ctx, tx)
 		if err != nil {
-			return fmt.Errorf("find the schema of the read models: %w", err)
+			return err
 		}
 		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('karatum/mystery/projections/' || $1, 0))`, schema); err != nil {
 			return fmt.Errorf("lock the read models: %w", err)
@@ -65,7 +63,7 @@ func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
 			err := tx.QueryRow(ctx, `select version from checkpoints where name = $1`, p.Name).Scan(&version)
 			switch {
 			case errors.Is(err, pgx.ErrNoRows):
-				err = r.createTables(ctx, tx, p)
+				err = createTables(ctx, tx, p, p.Tables+`; `+p.Indexes)
 			case err == nil && version < p.Version:
 				stale = append(stale, p)
 			case err == nil && version > p.Version:
@@ -80,18 +78,56 @@ func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
 	return stale, err
 }
 
-func (r *Runner) createTables(ctx context.Context, tx pgx.Tx, p Projection) error {
+// createBare creates the tables of all projections, without indexes that no change needs,
+// in a schema that has none. There are many, so it makes them side by side.
+func (r *Runner) createBare(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
+		if _, err := enter(ctx, tx); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, checkpointTable+`; `+parkedTable)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("create the checkpoints: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, p := range r.Projections {
+		g.Go(func() error {
+			err := pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
+				if _, err := enter(ctx, tx); err != nil {
+					return err
+				}
+				return createTables(ctx, tx, p, p.Tables)
+			})
+			if err != nil {
+				return fmt.Errorf("projection %s: create its tables: %w", p.Name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// enter makes the schema of the read models, the last one in the search path, the one
+// that tables are created in until tx ends, and returns it.
+func enter(ctx context.Context, tx pgx.Tx) (schema string, err error) {
+	err = tx.QueryRow(ctx, `
+		select set_config('search_path', (current_schemas(false))[array_upper(current_schemas(false), 1)], true)`).Scan(&schema)
+	if err != nil {
+		return "", fmt.Errorf("find the schema of the read models: %w", err)
+	}
+	return schema, nil
+}
+
+// createTables creates the tables of a projection with some statements.
+func createTables(ctx context.Context, tx pgx.Tx, p Projection, sql string) error {
 	before, err := tablesOf(ctx, tx)
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, p.Tables); err != nil {
+	if _, err := tx.Exec(ctx, sql); err != nil {
 		return err
-	}
-	if !r.bare {
-		if _, err := tx.Exec(ctx, p.Indexes); err != nil {
-			return err
-		}
 	}
 	after, err := tablesOf(ctx, tx)
 	if err != nil {
@@ -102,8 +138,12 @@ func (r *Runner) createTables(ctx context.Context, tx pgx.Tx, p Projection) erro
 	return err
 }
 
+// tablesOf returns the tables of the schema that were created in tx: other tables of it may
+// appear at any time.
 func tablesOf(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	rows, err := tx.Query(ctx, `select tablename::text from pg_tables where schemaname = current_schema()`)
+	rows, err := tx.Query(ctx, `
+		select relname::text from pg_class
+		where relnamespace = current_schema()::regnamespace and relkind = 'r' and xmin = pg_current_xact_id()::xid`)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ var Plans = Projection{
 }
 
 var (
-	sealPlan = &Change{Table: "plans", Key: 2, SQL: `
+	sealPlan = &Change{Table: "plans", Key: 2, Copies: []string{"consent", "day", "opened", "opened_at", "sealed", "sealed_at"}, SQL: `
 		insert into plans (consent, day, opened, opened_at, sealed, sealed_at)
 		select * from unnest($1::text[], $2::bigint[], $3::bytea[], $4::timestamptz[], $5::bytea[], $6::timestamptz[])`}
 	openPlan = &Change{Table: "plans", Key: 2, Into: sealPlan, SQL: `

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/ledger"
@@ -124,12 +125,19 @@ func (s *shadow) replace(ctx context.Context) error {
 // index makes the indexes of filled tables, which costs a fraction of what it takes to
 // keep them while the tables are filled.
 func (s *shadow) index(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
 	for _, p := range s.runner.Projections {
-		if _, err := s.runner.Pool.Exec(ctx, p.Indexes); err != nil {
-			return fmt.Errorf("projection %s: index its tables: %w", p.Name, err)
+		if p.Indexes == "" {
+			continue
 		}
+		g.Go(func() error {
+			if _, err := s.runner.Pool.Exec(ctx, p.Indexes); err != nil {
+				return fmt.Errorf("projection %s: index its tables: %w", p.Name, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return g.Wait()
 }
 
 // swap puts the tables of the shadow in the place of the live ones: tables, checkpoints

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/ledger"
@@ -29,8 +28,6 @@ type Runner struct {
 	Pool        *pgxpool.Pool
 	Projections []Projection
 	Logger      *slog.Logger // nil: silent
-
-	bare bool // its tables are made without indexes
 }
 
 func (r *Runner) logger() *slog.Logger {
@@ -41,7 +38,7 @@ func (r *Runner) logger() *slog.Logger {
 }
 
 // page is the most records that are applied in one transaction.
-const page = 4000
+const page = 8000
 
 // CatchUp applies everything that is in the log when it is called. Projections
 // that stand at one position share one reading of the log. A projection that
@@ -144,58 +141,87 @@ func (r *Runner) round(ctx context.Context, failed map[string]error) (moved bool
 	if err != nil {
 		return false, err
 	}
-	for len(waiting) > 0 {
-		var on []*follower // all at one position
-		from := waiting[0].position
-		var stops []uint64 // where others stand
-		for _, f := range waiting {
-			if f.position != from {
-				stops = append(stops, f.position)
+	for len(waiting) > 0 && err == nil {
+		var all []*lane
+		all, waiting, err = r.lead(ctx, waiting)
+		for _, l := range all {
+			switch l.end(); {
+			case errors.Is(l.err, errMoved):
+				moved = true
+			case l.err != nil:
+				failed[l.Name] = l.err
 			}
-		}
-		ended := true
-		for items, err := range r.pages(ctx, from, stops) {
-			if err != nil {
-				return moved, err
-			}
-			for len(waiting) > 0 && waiting[0].position == from {
-				on, waiting = append(on, waiting[0]), waiting[1:]
-			}
-			m := r.applyAll(ctx, on, items, failed)
-			moved = moved || m
-			from = items[len(items)-1].record.Position
-			on = slices.DeleteFunc(on, func(f *follower) bool { return f.position != from })
-			if ended = len(on) > 0; !ended {
-				break
-			}
-		}
-		if ended { // whoever stands there has nothing to do
-			waiting = slices.DeleteFunc(waiting, func(f *follower) bool { return f.position == from })
 		}
 	}
-	return moved, nil
+	return moved, err
 }
 
-// applyAll applies a page to projections that stand before it.
-func (r *Runner) applyAll(ctx context.Context, on []*follower, items []item, failed map[string]error) (moved bool) {
-	errs := make([]error, len(on))
-	var g errgroup.Group
-	for i, f := range on {
-		g.Go(func() error {
-			errs[i] = r.apply(ctx, f, items)
-			return nil
-		})
-	}
-	_ = g.Wait() // errs has them
-	for i, err := range errs {
-		switch {
-		case errors.Is(err, errMoved):
-			moved = true
-		case err != nil:
-			failed[on[i].Name] = err
+// lead reads the log once, from where the first of those stand who wait, and starts a lane
+// for each of them when it comes to where that one stands. It ends with the log, or when
+// none of the lanes goes on any more, and returns who waits still.
+func (r *Runner) lead(ctx context.Context, waiting []*follower) (all []*lane, rest []*follower, err error) {
+	var on []*lane // that go on
+	from := waiting[0].position
+	var stops []uint64 // where others stand
+	for _, f := range waiting {
+		if f.position != from {
+			stops = append(stops, f.position)
 		}
 	}
-	return moved
+	for items, err := range r.pages(ctx, from, stops) {
+		if err != nil {
+			return all, waiting, err
+		}
+		for len(waiting) > 0 && waiting[0].position == from {
+			l := r.start(ctx, waiting[0])
+			all, on, waiting = append(all, l), append(on, l), waiting[1:]
+		}
+		from = items[len(items)-1].record.Position
+		if on = slices.DeleteFunc(on, func(l *lane) bool { return !l.send(items) }); len(on) == 0 {
+			return all, waiting, nil
+		}
+	}
+	// Whoever stands at the end of the log has nothing to do.
+	return all, slices.DeleteFunc(waiting, func(f *follower) bool { return f.position == from }), nil
+}
+
+// A lane is a follower that is applied page by page, while others are applied too and the
+// next pages are read. None waits for the slowest one, until that is a page or two behind.
+type lane struct {
+	*follower
+
+	pages chan []item
+	ended chan struct{} // closed once no page is taken any more
+	err   error         // why, once that is closed
+}
+
+func (r *Runner) start(ctx context.Context, f *follower) *lane {
+	l := &lane{follower: f, pages: make(chan []item, 1), ended: make(chan struct{})}
+	go func() {
+		defer close(l.ended)
+		for items := range l.pages {
+			if l.err = r.apply(ctx, f, items); l.err != nil {
+				return
+			}
+		}
+	}()
+	return l
+}
+
+// send gives l the next page. It reports whether l goes on.
+func (l *lane) send(items []item) bool {
+	select {
+	case l.pages <- items:
+		return true
+	case <-l.ended:
+		return false
+	}
+}
+
+// end waits until l has applied all that it was sent.
+func (l *lane) end() {
+	close(l.pages)
+	<-l.ended
 }
 
 // An item is a record, decoded once for all projections.
@@ -239,7 +265,7 @@ func (r *Runner) pages(ctx context.Context, position uint64, stops []uint64) ite
 					return false
 				}
 			}
-			var items []item
+			items := make([]item, 0, 64)
 			for rec, err := range r.Log.After(ctx, position) {
 				if err != nil {
 					// What came before it is good.
@@ -253,7 +279,7 @@ func (r *Runner) pages(ctx context.Context, position uint64, stops []uint64) ite
 					if !send(items, nil) {
 						return
 					}
-					items = nil
+					items = make([]item, 0, page)
 				}
 			}
 			if len(items) > 0 {
@@ -338,6 +364,7 @@ func (r *Runner) fold(ctx context.Context, f *follower, items []item, end uint64
 		}
 		return tx, nil
 	})
+	changes.copies = true
 	defer func() {
 		if err != nil && changes.tx != nil {
 			lost = changes.tx.Conn().IsClosed()

@@ -28,7 +28,7 @@ const (
 // once that is opened. A slot that should hold a task and was not revealed stays
 // sealed for all to see.
 var Shops = Projection{
-	Name: "shops", Version: 3, Visibility: domain.Public,
+	Name: "shops", Version: 4, Visibility: domain.Public,
 	Tables: `
 		create table shop_agents (agent text primary key, demo boolean not null);
 		create table shop_consents (
@@ -40,8 +40,6 @@ var Shops = Projection{
 		create table shops (
 			shop     text        primary key,
 			consent  text        not null,
-			agent    text        not null,
-			demo     boolean     not null,
 			day      bigint      not null,
 			slot     int         not null,
 			commit   text        not null,
@@ -65,13 +63,10 @@ var (
 		select v.consent, v.agent, coalesce(a.demo, false), v.entropy
 		from unnest($1::text[], $2::text[], $3::bytea[]) as v (consent, agent, entropy)
 		left join shop_agents a using (agent)`}
-	addShop = &Change{Table: "shops", Key: 1, Reads: []Reading{{"shop_consents", 6}}, SQL: `
-		insert into shops (shop, pad, revealed, data, erased, reason, consent, agent, demo, day, slot, commit)
-		select v.shop, coalesce(v.pad, false), v.revealed, v.data, v.erased, coalesce(v.reason, ''), v.consent, c.agent, c.demo, v.day, v.slot, v.commit
-		from unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::bytea[], $5::timestamptz[], $6::text[],
-			$7::text[], $8::bigint[], $9::int[], $10::text[])
-			as v (shop, pad, revealed, data, erased, reason, consent, day, slot, commit)
-		join shop_consents c using (consent)`}
+	addShop = &Change{Table: "shops", Key: 1, Copies: []string{"shop", "pad", "revealed", "data", "erased", "reason", "consent", "day", "slot", "commit"}, SQL: `
+		insert into shops (shop, pad, revealed, data, erased, reason, consent, day, slot, commit)
+		select * from unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::bytea[], $5::timestamptz[], $6::text[],
+			$7::text[], $8::bigint[], $9::int[], $10::text[])`}
 	// moveShop leaves what it is given no value for.
 	moveShop = &Change{Table: "shops", Key: 1, Merges: true, Into: addShop, SQL: `
 		update shops s set pad = coalesce(v.pad, s.pad), revealed = coalesce(v.revealed, s.revealed), data = coalesce(v.data, s.data),
@@ -88,7 +83,7 @@ func applyShops(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) err
 	case consent.Granted:
 		return tx.Do(addShopConsent, e.Consent, string(e.Payload.Agent), e.Entropy())
 	case shop.Committed:
-		return tx.Do(addShop, r.Stream.ID(), nil, nil, nil, nil, nil, e.Consent, e.Day, e.Slot, e.Commit.String())
+		return tx.Do(addShop, r.Stream.ID(), false, nil, nil, nil, "", e.Consent, e.Day, e.Slot, e.Commit.String())
 	case shop.Revealed:
 		return tx.Do(moveShop, r.Stream.ID(), nil, r.Time, r.Data, nil, nil)
 	case shop.Erased:
@@ -145,7 +140,7 @@ const shopColumns = `shop, consent, agent, demo, day, slot, commit, phase, revea
 
 // Shop returns a slot, or an error matching [domain.ErrNotFound].
 func (r Reader) Shop(ctx context.Context, id string) (Shop, error) {
-	return one(ctx, r.Pool, scanShop, "shop "+id, `select `+shopColumns+` from shops where shop = $1`, id)
+	return one(ctx, r.Pool, scanShop, "shop "+id, `select `+shopColumns+` from shops join shop_consents using (consent) where shop = $1`, id)
 }
 
 // A ShopQuery picks slots of a consent. Its zero Phase picks all.
@@ -169,7 +164,7 @@ func (r Reader) Shops(ctx context.Context, q ShopQuery) ([]Shop, error) {
 		day, slot = int64(q.After.Day), q.After.Slot
 	}
 	return collect(ctx, r.Pool, scanShop, `
-		select `+shopColumns+` from shops
+		select `+shopColumns+` from shops join shop_consents using (consent)
 		where consent = $1 and ($2 = '' or phase = $2) and (day, slot) > ($3, $4)
 		order by day, slot limit $5`, q.Consent, q.Phase, day, slot, q.Limit)
 }

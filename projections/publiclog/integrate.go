@@ -185,7 +185,7 @@ func (p *page) check(ctx context.Context, q querier, records []ledger.Record) er
 		r := &records[k]
 		canonical = r.AppendCanonical(canonical[:0])
 		if p.bad = p.add(r, canonical); p.bad != nil {
-			return nil
+			break
 		}
 	}
 	return nil

@@ -51,13 +51,13 @@ func (l *Log) pages(ctx context.Context, yield func(ledger.Record, error) bool, 
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel()
-	read := func(last uint64) func() ([]ledger.Record, error) {
+	read := func(last uint64, expected int) func() ([]ledger.Record, error) {
 		var page []ledger.Record
 		var err error
 		done := make(chan struct{})
 		reading.Go(func() {
 			defer close(done)
-			page, err = l.page(ctx, sql, append([]any{last, pageSize}, args...))
+			page, err = l.page(ctx, expected, sql, append([]any{last, pageSize}, args...))
 		})
 		return func() ([]ledger.Record, error) {
 			<-done
@@ -65,7 +65,7 @@ func (l *Log) pages(ctx context.Context, yield func(ledger.Record, error) bool, 
 		}
 	}
 	fail := func(err error) { yield(ledger.Record{}, fmt.Errorf("read the log: %w", err)) }
-	for next := read(last); last < math.MaxInt64; { // no record has a greater number
+	for next := read(last, 0); last < math.MaxInt64; { // no record has a greater number
 		page, err := next()
 		if err != nil {
 			fail(err)
@@ -74,7 +74,7 @@ func (l *Log) pages(ctx context.Context, yield func(ledger.Record, error) bool, 
 		full := len(page) == pageSize
 		for i, r := range page {
 			if full && i == 1 { // whoever wants a second record will want all
-				next = read(last - 1 + pageSize) // records have no gaps, or the loop ends before it comes to that
+				next = read(last-1+pageSize, pageSize) // records have no gaps, or the loop ends before it comes to that
 			}
 			if err := ctx.Err(); err != nil {
 				fail(err)
@@ -95,12 +95,13 @@ func (l *Log) pages(ctx context.Context, yield func(ledger.Record, error) bool, 
 	}
 }
 
-func (l *Log) page(ctx context.Context, sql string, args []any) ([]ledger.Record, error) {
+// page reads a page, of which about so many records are expected.
+func (l *Log) page(ctx context.Context, expected int, sql string, args []any) ([]ledger.Record, error) {
 	rows, err := l.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	page, err := pgx.CollectRows(rows, scan)
+	page, err := pgx.AppendRows(make([]ledger.Record, 0, expected), rows, scan)
 	switch failed := (pgx.ScanArgError{}); {
 	case errors.As(err, &failed): // such as a negative version
 		return nil, fmt.Errorf("%w: %w", err, errDamaged)
