@@ -1,12 +1,16 @@
 package projections
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/karatum/mystery/domain"
 )
@@ -23,7 +27,8 @@ type Tx interface {
 	Exec(ctx context.Context, sql string, args ...any) error
 
 	// Lookup runs a query that reads one row, of which table and key are given, or
-	// with no key any row of the table. It sees all that was added before.
+	// with no key any row of the table. It sees all that was added before. A query that
+	// was run before is not run again while nothing that it reads has changed.
 	Lookup(ctx context.Context, table string, key []any, sql string, args ...any) pgx.Row
 
 	// QueryRow runs a query behind all that was added before.
@@ -88,10 +93,11 @@ type fold struct {
 	tx     pgx.Tx // nil until something has to run
 	copies bool   // whether rows may be copied
 	groups []*group
-	kinds  map[*Change][]int // groups of each kind, not yet run
-	writes map[string]write  // the last group that changes a row
-	reads  map[string]int    // the first group that may change a row again
-	floor  int               // groups before this one take no more
+	kinds  map[*Change][]int  // groups of each kind, not yet run
+	writes map[string]write   // the last group that changes a row
+	reads  map[string]int     // the first group that may change a row again
+	looked map[string]pgx.Row // rows that were looked up
+	floor  int                // groups before this one take no more
 }
 
 // A write is the last change of a row.
@@ -206,6 +212,7 @@ func newFold(begin func(context.Context) (pgx.Tx, error)) *fold {
 func (f *fold) reset() {
 	f.groups, f.floor = nil, 0
 	f.kinds, f.writes, f.reads = make(map[*Change][]int), make(map[string]write), make(map[string]int)
+	f.looked = make(map[string]pgx.Row)
 }
 
 // rowKey names a row, or with no key all rows of a table.
@@ -287,14 +294,60 @@ func (f *fold) Exec(_ context.Context, sql string, args ...any) error {
 
 // Lookup implements [Tx].
 func (f *fold) Lookup(ctx context.Context, table string, key []any, sql string, args ...any) pgx.Row {
-	_, changed := f.writes[rowKey(table, key)]
+	own := rowKey(table, key)
+	_, changed := f.writes[own]
 	if changed || f.floor > 0 {
 		return f.QueryRow(ctx, sql, args...)
 	}
-	if err := f.start(ctx); err != nil {
+	query := rowKey(own+sql, args)
+	row, ok := f.looked[query]
+	if !ok {
+		if err := f.start(ctx); err != nil {
+			return noRow{err}
+		}
+		row = keep(f.tx.Query(ctx, sql, args...))
+		f.looked[query] = row
+	}
+	return row
+}
+
+// A keptRow is a row that can be scanned many times.
+type keptRow struct {
+	types  *pgtype.Map
+	fields []pgconn.FieldDescription
+	values [][]byte
+}
+
+// keep returns the first row of a query, with all that is the matter with it.
+func keep(rows pgx.Rows, err error) pgx.Row {
+	if err != nil {
 		return noRow{err}
 	}
-	return f.tx.QueryRow(ctx, sql, args...)
+	defer rows.Close()
+	if !rows.Next() {
+		return noRow{cmp.Or(rows.Err(), pgx.ErrNoRows)}
+	}
+	r := keptRow{types: rows.Conn().TypeMap(), fields: rows.FieldDescriptions()}
+	for _, v := range rows.RawValues() {
+		r.values = append(r.values, bytes.Clone(v))
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return noRow{err}
+	}
+	return r
+}
+
+func (r keptRow) Scan(dest ...any) error {
+	if len(dest) != len(r.values) {
+		return fmt.Errorf("a row of %d columns is scanned into %d: %w", len(r.values), len(dest), domain.ErrInvalid)
+	}
+	for i, f := range r.fields {
+		if err := r.types.Scan(f.DataTypeOID, f.Format, r.values[i], dest[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // QueryRow implements [Tx].
