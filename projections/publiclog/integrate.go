@@ -180,12 +180,17 @@ func (p *page) check(ctx context.Context, q querier, records []ledger.Record) er
 	if err := p.loadStreams(ctx, q, records); err != nil {
 		return err
 	}
+	p.bad = p.addAll(records)
+	return nil
+}
+
+func (p *page) addAll(records []ledger.Record) error {
 	var canonical []byte
 	for k := range records {
 		r := &records[k]
 		canonical = r.AppendCanonical(canonical[:0])
-		if p.bad = p.add(r, canonical); p.bad != nil {
-			break
+		if err := p.add(r, canonical); err != nil {
+			return err
 		}
 	}
 	return nil
