@@ -143,6 +143,7 @@ type Pages struct {
 	config    Config
 	files     map[string]file // by name
 	checker   *program        // nil if there is none
+	reports   *reports
 	templates map[string]*template.Template
 
 	// sameSite keeps other sites from sending forms in the name of who looks at them.
@@ -155,7 +156,7 @@ var templates embed.FS
 // New returns the pages. It panics if a template does not parse or the program for
 // browsers is not compressed, as that is a bug in the program or in how it was built.
 func New(c Config) *Pages {
-	p := &Pages{config: c, files: filesOf(), templates: make(map[string]*template.Template), sameSite: http.NewCrossOriginProtection()}
+	p := &Pages{config: c, files: filesOf(), reports: newReports(c), templates: make(map[string]*template.Template), sameSite: http.NewCrossOriginProtection()}
 	var err error
 	if p.checker, err = programOf(c.Checker); err != nil {
 		panic(fmt.Sprintf("explorer: the program for browsers: %v", err))

@@ -60,7 +60,10 @@ func full() projections.Status {
 	}
 }
 
-func config(r reader) explorer.Config {
+func config(r reader) explorer.Config { return configOf(&r) }
+
+// configOf is the same of a reader that may change.
+func configOf(r *reader) explorer.Config {
 	return explorer.Config{
 		Reader: r, Ledger: r, Owners: r, PublicURL: "https://karatum.com", Now: func() time.Time { return start },
 		Facts: explorer.Facts{

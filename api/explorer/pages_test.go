@@ -468,6 +468,38 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
+// A slot is checked again as soon as something is published or signed, and once in a
+// while; until then its page shows what came of it.
+func TestReportIsKeptForAWhile(t *testing.T) {
+	t.Parallel()
+	r, made, now := furnished(), 0, start
+	build := func() http.Handler {
+		c := configOf(&r)
+		c.Now = func() time.Time { return now }
+		c.Verify = func(context.Context, string) (*verify.ShopReport, error) { made++; return &r.report, nil }
+		return handler(c)
+	}
+	h := build()
+	for i, step := range []struct {
+		name   string
+		change func()
+		want   int
+	}{
+		{"at first", func() {}, 1},
+		{"again", func() {}, 1},
+		{"after a record", func() { r.status.AsOf = r.status.AsOf.Add(time.Microsecond) }, 2},
+		{"after a checkpoint", func() { r.leaves = r.leaves[:len(r.leaves)-1] }, 3},
+		{"within a minute", func() { now = now.Add(59 * time.Second) }, 3},
+		{"after a minute", func() { now = now.Add(time.Second) }, 4},
+	} {
+		step.change()
+		a := get(t, h, "/mystery/shops/"+shopID)
+		if a.status != http.StatusOK || made != step.want {
+			t.Errorf("%d, %s: %d, checked %d times, want %d", i, step.name, a.status, made, step.want)
+		}
+	}
+}
+
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

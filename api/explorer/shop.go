@@ -29,6 +29,7 @@ type shopPage struct {
 	Shop    projections.Shop
 	Program *program // that browsers check it with; nil if there is none
 	Report  *verify.ShopReport
+	Made    time.Time // the report
 	Checks  []check
 	Due     time.Time // the day is opened, at the earliest, if nothing ends the consent before
 	Opened  bool
@@ -62,7 +63,7 @@ type reply struct {
 	Mended                bool // parts of it are no text, and are shown as U+FFFD
 }
 
-func (p *Pages) shop(r *http.Request, f frame, _ projections.Status) (any, error) {
+func (p *Pages) shop(r *http.Request, f frame, status projections.Status) (any, error) {
 	ctx, id := r.Context(), chi.URLParam(r, "shop")
 	if !shopIDs.MatchString(id) {
 		return nil, errNoPage
@@ -79,7 +80,7 @@ func (p *Pages) shop(r *http.Request, f frame, _ projections.Status) (any, error
 	v.Own = s.Demo
 	v.Title = fmt.Sprintf("Slot %02d of %s", s.Slot, day(s.Day))
 	v.Description = "One slot of a consent to Mystery Shopping, and every check of it."
-	if v.Report, err = p.config.Verify(ctx, id); err != nil {
+	if v.Report, v.Made, err = p.reports.of(ctx, id, status); err != nil {
 		return nil, err
 	}
 	v.Checks = checksOf(v.Report)
