@@ -166,8 +166,12 @@ func TestPagesAreSound(t *testing.T) {
 				if got := a.header.Get("Content-Type"); got != "text/html; charset=utf-8" {
 					t.Errorf("%s: content type %q", path, got)
 				}
-				if len(a.body) > 100<<10 {
-					t.Errorf("%s has %d bytes", path, len(a.body))
+				weight := len(a.body)
+				for _, m := range loaded.FindAllStringSubmatch(a.body, -1) {
+					weight += len(get(t, h, m[1]).body)
+				}
+				if weight > 100<<10 {
+					t.Errorf("%s has %d bytes with all that it loads", path, weight)
 				}
 				if marked := strings.Contains(a.body, "DEMO ·"); v.config.Facts.Demo && !marked {
 					t.Errorf("%s: DEMO is not in the title", path)
@@ -179,6 +183,9 @@ func TestPagesAreSound(t *testing.T) {
 		})
 	}
 }
+
+// loaded is what comes with a page unasked.
+var loaded = regexp.MustCompile(`(?:href|src)="(/assets/[^"]+)"`)
 
 // A policy that allows what a page does not have is of no use, and a page that has
 // what the policy forbids does not work. Here both are in one place: the scripts of each
