@@ -34,7 +34,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build test test-weeks test-peers test-chain test-geth classify check fmt lint race fuzz bench simulate tamper generate contracts fresh postgres compiler peers geth clean
+.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-geth classify check fmt lint race fuzz bench simulate tamper generate contracts fresh postgres compiler peers geth clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,8 +45,18 @@ demo: postgres build ## run the whole programme on a virtual clock, then keep it
 run: postgres build ## run the service on a database of its own (RUN_FLAGS)
 	@exec bin/karatum-mystery serve $(RUN_FLAGS)
 
-build: ## build the programs into bin/
+build: wasm ## build the programs into bin/
 	@go build -o bin/ ./cmd/...
+
+# Servers that are built afterwards hold it. It is compressed once, here, and not for
+# each who asks.
+checker = api/explorer/checker/built
+wasm: ## build the checks that a page makes in the browser, and what runs them
+	@GOOS=js GOARCH=wasm go build -trimpath -ldflags='-s -w' -o bin/verify.wasm ./cmd/karatum-verify-wasm
+	@gzip -9nc bin/verify.wasm >bin/verify.wasm.gz
+	@for file in bin/verify.wasm.gz "$$(go env GOROOT)/lib/wasm/wasm_exec.js"; do \
+		cmp -s "$$file" "$(checker)/$${file##*/}" || install -m 644 "$$file" $(checker)/; \
+	done
 
 test: postgres compiler ## run the tests, with the race detector where things run side by side
 	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) $$(go list ./... | grep -v /mystery/domain)
@@ -57,9 +67,12 @@ test-weeks: postgres ## run the tests in which virtual weeks pass or producers w
 	@go test -timeout $(TIMEOUT) ./cmd/karatum-demo
 	@go test -timeout $(TIMEOUT) -run '^TestProducersHammer$$' ./api
 
-test-peers: postgres compiler peers ## run the tests against programs of others: wallets, nodes, clients, a browser (npm)
-	@PEERS=$(CURDIR)/.ci/peers CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) \
+# What takes virtual weeks runs once more without the race detector.
+test-peers: postgres compiler peers wasm ## run the tests against programs of others: wallets, nodes, clients, a browser (npm)
+	@PEERS=$(CURDIR)/.ci/peers SCREENSHOTS=$(CURDIR)/bin/screenshots CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) \
 		go test $(race_flag) -tags peers -run '^TestPeer' -timeout $(TIMEOUT) ./...
+	@[ -z "$(race_flag)" ] || PEERS=$(CURDIR)/.ci/peers SCREENSHOTS=$(CURDIR)/bin/screenshots \
+		go test -tags peers -run '^TestPeerSameVerdict$$' -timeout $(TIMEOUT) ./cmd/karatum-demo
 
 test-chain: postgres peers ## kill the process that attests, over and over, while its chain loses blocks (npm)
 	@PEERS=$(CURDIR)/.ci/peers go test -tags peers -run '^TestChain' -count=1 -timeout $(TIMEOUT) ./cmd/internal/assembly
@@ -81,6 +94,7 @@ fmt: ## show what is not formatted
 
 lint: ## vet and lint
 	@go vet ./...
+	@GOOS=js GOARCH=wasm go vet ./cmd/karatum-verify-wasm
 	@$(GOLANGCI_LINT) run
 
 race: postgres compiler ## run the tests COUNT times, shuffled, with the race detector
@@ -122,7 +136,7 @@ fresh: ## fail if a generated file, go.mod or go.sum is stale
 	@go mod tidy -diff
 
 clean: ## remove what was built; databases stay
-	@rm -rf bin
+	@rm -rf bin $(checker)/*
 
 # The programs are looked for where migrations/privatepg looks for them.
 postgres: ## find the programs of PostgreSQL, or install them

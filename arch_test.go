@@ -26,6 +26,7 @@ var architecture = []rule{
 	{"api/...", []string{"domain/...", "commands", "projections/...", "api/..."}},
 	{"migrations/...", []string{"migrations/..."}},
 	{"cmd/karatum-verify/...", []string{"domain/...", "chain/eas/...", "chain/node/...", "chain/wallet/..."}},
+	{"cmd/karatum-verify-wasm/...", []string{"domain/..."}},
 	{"cmd/...", []string{"..."}},
 }
 
@@ -94,23 +95,31 @@ func TestDomainIsPure(t *testing.T) {
 	}
 }
 
-// packages returns what each package of the module imports, tests aside.
+// packages returns what each package of the module imports, tests aside. One is for
+// browsers alone.
 func packages(t *testing.T) map[string][]string {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
+	imports := make(map[string][]string)
+	listInto(t, imports, "./...")
+	listInto(t, imports, "./cmd/karatum-verify-wasm", "GOOS=js", "GOARCH=wasm")
+	return imports
+}
+
+func listInto(t *testing.T, imports map[string][]string, pattern string, environ ...string) {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, pattern)
+	list.Env = append(list.Environ(), environ...)
 	list.Stderr = t.Output()
 	out, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	imports := make(map[string][]string)
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
 		if from, ok := strings.CutPrefix(fields[0], module+"/"); ok { // the module itself holds this test alone
-			imports[from] = fields[1:]
+			imports[from] = append(imports[from], fields[1:]...)
 		}
 	}
-	return imports
 }
 
 func matchesAny(patterns []string, path string) bool {

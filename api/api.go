@@ -38,6 +38,7 @@ import (
 
 // A Service carries out what owners ask for. [commands.Service] is one.
 type Service interface {
+	CheckRequest(r consent.Request) error
 	Challenge(ctx context.Context, r consent.Request) (commands.Challenged, error)
 	Grant(ctx context.Context, challengeID string, p consent.Payload, sig consent.Signature, ownerNonce domain.Hash) (id string, err error)
 	ChallengeRevoke(ctx context.Context, consentID string, ref agent.Ref) (commands.RevokeChallenged, error)

@@ -3,80 +3,18 @@
 package api_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
+	"github.com/karatum/mystery/api/explorer/browsertest"
 	"github.com/karatum/mystery/domain/incident"
 )
-
-// browser starts Chromium, of which every call makes another tab.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("Chromium is missing; run make test-peers, which installs it")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true))
-	if os.Getuid() == 0 { // what it refuses, and what it shows comes from this process alone
-		options = append(options, chromedp.NoSandbox)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // far beyond what a slow machine takes
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// axe is the source of axe-core.
-func axe(t *testing.T) string {
-	t.Helper()
-	peers := os.Getenv("PEERS")
-	if peers == "" {
-		t.Fatal("PEERS does not name the folder of the peers; run make test-peers")
-	}
-	source, err := os.ReadFile(filepath.Join(peers, "node_modules", "axe-core", "axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(source)
-}
-
-// violations has axe look at the page that is open, and says what it finds, a line each.
-const violations = `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}).then(
-	r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html + ' ' + n.failureSummary).join('; ')).join('\n'))`
-
-// A look is a way in which people see a page.
-type look struct {
-	name   string
-	scheme string
-	width  int64
-}
-
-var looks = []look{{"light", "light", 1100}, {"dark", "dark", 1100}, {"phone", "light", 390}}
-
-// wear has pages shown as in a look.
-func (l look) wear() chromedp.Action[chromedp.Void] {
-	return chromedp.Steps(chromedp.EmulateViewport(l.width, 900), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.scheme}},
-		})
-		return err
-	}))
-}
 
 // Pages can be read by all: axe finds nothing on any of them, in any look, and nothing is
 // wider than the window. A page with faults is among them, or the test might be blind.
@@ -90,7 +28,7 @@ func TestPeerPagesInBrowser(t *testing.T) {
 	})
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	ctx, source := browser(t), axe(t)
+	ctx := browsertest.Open(t)
 	paths := []string{
 		"/faulty", "/mystery", "/mystery/opt-in", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/mystery/" + d.consent,
 		"/mystery/shops/" + d.shop(d.tasks[0]), "/mystery/shops/" + d.shop(d.tasks[1]), "/mystery/shops/" + d.shop(d.pads[0]), "/agents", "/agents/42", "/agents/demo",
@@ -98,38 +36,75 @@ func TestPeerPagesInBrowser(t *testing.T) {
 		"/incidents/" + incident.ID(d.consent), "/mystery/" + d.consent + "?look=1",
 	}
 	for _, path := range paths {
+		browsertest.Do(ctx, t, path, chromedp.Navigate(server.URL+path))
+		if refused := browsertest.Refused(ctx, t); len(refused) > 0 {
+			t.Errorf("%s: its policy keeps it from %q", path, refused)
+		}
 		// The details of a page belong to it.
-		const open = `document.querySelectorAll('details').forEach(d => d.open = true);`
-		if err := chromedp.Do(ctx, chromedp.Navigate(server.URL+path)); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](open+source+";0")); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		for _, l := range looks {
-			if err := chromedp.Do(ctx, l.wear()); err != nil {
-				t.Fatal(err)
-			}
-			found, wide := inspect(ctx, t)
+		browsertest.Eval[any](ctx, t, `document.querySelectorAll('details').forEach(d => d.open = true)`)
+		browsertest.UseAxe(ctx, t)
+		name := strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-", d.consent, "consent", strings.TrimPrefix(d.consent, "cns_"), "").Replace(path), "-")
+		for _, l := range browsertest.Looks {
+			browsertest.Do(ctx, t, l.Name, l.Wear())
+			browsertest.Shoot(ctx, t, name+"-"+l.Name)
+			found, wide := browsertest.Inspect(ctx, t)
 			if faulty := path == "/faulty"; faulty && (!strings.Contains(found, "color-contrast") || !strings.Contains(found, "image-alt") || !wide) {
-				t.Errorf("%s, %s: axe found %q, too wide: %t; want the faults that are there", path, l.name, found, wide)
+				t.Errorf("%s, %s: axe found %q, too wide: %t; want the faults that are there", path, l.Name, found, wide)
 			} else if !faulty && (found != "" || wide) {
-				t.Errorf("%s, %s: too wide: %t; axe found %s", path, l.name, wide, found)
+				t.Errorf("%s, %s: too wide: %t; axe found %s", path, l.Name, wide, found)
 			}
 		}
+		browsertest.Do(ctx, t, "print", browsertest.Print.Wear())
+		browsertest.Shoot(ctx, t, name+"-print")
 	}
 }
 
-// inspect returns what is wrong with the page that is open.
-func inspect(ctx context.Context, t *testing.T) (found string, wide bool) {
-	t.Helper()
-	wide, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
-	if err != nil {
-		t.Fatal(err)
+// What scripts add works as people use it: with a mouse and with keys, and said to who
+// hears the page.
+func TestPeerScripts(t *testing.T) {
+	w, d := eventful(t)
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	ctx := browsertest.Open(t)
+
+	browsertest.Do(ctx, t, "the consent", chromedp.Navigate(server.URL+"/mystery/"+d.consent))
+	// What is said is taken back after a while, so it is taken down.
+	browsertest.Eval[any](ctx, t, `(() => {
+		const write = navigator.clipboard.writeText.bind(navigator.clipboard);
+		navigator.clipboard.writeText = text => { window.copied = text; return write(text); };
+		const spoken = document.querySelector('body > [role=status]'), button = document.querySelector('main button.copy');
+		new MutationObserver(() => window.said ??= [window.copied, button.firstChild.textContent, spoken.textContent].join()).observe(spoken, {childList: true});
+	})()`)
+	browsertest.Do(ctx, t, "copy", chromedp.Click(chromedp.CSS("main button.copy")))
+	browsertest.WaitFor(ctx, t, `window.said !== undefined`)
+	if got, want := browsertest.Eval[string](ctx, t, `window.said`), d.consent+",Copied,"+d.consent+" is copied."; got != want {
+		t.Errorf("what was copied, the button, and what is said: %s, want %s", got, want)
 	}
-	found, err = chromedp.Run(ctx, chromedp.Evaluate[string](violations, chromedp.EvalAwaitPromise))
-	if err != nil {
-		t.Fatal(err)
+	browsertest.Eval[any](ctx, t, `(() => { window.copied = ''; document.querySelector('main button.copy').focus(); })()`)
+	browsertest.Do(ctx, t, "copy by the keyboard", chromedp.KeyEvent(kb.Enter))
+	browsertest.WaitFor(ctx, t, `window.copied !== ''`)
+
+	browsertest.Do(ctx, t, "the form", chromedp.Navigate(server.URL+"/mystery/opt-in"))
+	typed := func(field, value string) {
+		t.Helper()
+		browsertest.Eval[any](ctx, t, `(() => { const field = document.querySelector('form.sheet [name="`+field+`"]'); field.focus(); field.select(); })()`)
+		browsertest.Do(ctx, t, field, chromedp.KeyEvent(value))
 	}
-	return found, wide
+	said := func(want string) {
+		t.Helper()
+		browsertest.WaitFor(ctx, t, `document.querySelector('form.sheet [role=status]').textContent.includes(`+strconv.Quote(want)+`)`)
+	}
+	typed("perDay", "99")
+	said("Most tasks a day: ")
+	typed("perDay", "4")
+	typed("agent", "999")
+	typed("url0", "https://agent.example/a2a")
+	said("Agent build:999 is not registered.")
+	typed("agent", "42")
+	said("This keeps all rules.")
+	typed("url1", "https://agent.example/a2a")
+	said("Endpoint https://agent.example/a2a is listed twice.")
+	if refused := browsertest.Refused(ctx, t); len(refused) > 0 {
+		t.Errorf("the policy keeps the form from %q", refused)
+	}
 }

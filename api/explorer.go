@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/karatum/mystery/api/explorer"
+	"github.com/karatum/mystery/api/explorer/checker"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
@@ -20,7 +21,8 @@ import (
 func (s *server) explorer() *explorer.Pages {
 	return explorer.New(explorer.Config{
 		Reader: s.Reader, Ledger: s.Ledger, Owners: owners{s}, PublicURL: s.PublicURL, Now: s.Now, Facts: s.Facts, JSON: s.router,
-		Verify: s.verifyShop,
+		Checker: checker.Built(),
+		Verify:  s.verifyShop,
 		Reply: func(ctx context.Context, p projections.Shop) ([]byte, error) {
 			_, body, err := s.reply(ctx, p)
 			return body, err
@@ -75,6 +77,9 @@ func (s *server) passportPage(ctx context.Context, ref agent.Ref) (explorer.Pass
 
 // owners lets pages do what the interface does for owners.
 type owners struct{ s *server }
+
+// Check implements [explorer.Owners].
+func (o owners) Check(r consent.Request) error { return o.s.Service.CheckRequest(r) }
 
 // Challenge implements [explorer.Owners].
 func (o owners) Challenge(ctx context.Context, r consent.Request) (commands.Challenged, error) {

@@ -29,12 +29,14 @@ func eventful(t *testing.T) (*world, day) {
 	w.hosts["https://agent.example/a2a"] = true
 	w.grant(honest)
 	d := w.seal(w.grant(house), house)
-	for _, slot := range d.tasks[:3] {
-		d.send(slot, "5280 feet")
+	replies := []string{"5280 feet", "</pre><script>alert(1)</script>\u202e\u2067\u200f" + strings.Repeat("x", 60<<10), "5280 feet"}
+	for i, reply := range replies {
+		d.send(d.tasks[i], reply)
 	}
 	d.pass(time.Hour)
-	d.reveal(d.tasks[0], passed("5280 feet"))
-	d.reveal(d.tasks[1], passed("</pre><script>alert(1)</script>\u202e "+strings.Repeat("x", 60<<10)))
+	for i, reply := range replies[:2] {
+		d.reveal(d.tasks[i], passed(reply))
+	}
 	d.compare(1, finding.AfterDay)
 	correction := finding.Correct{Consent: d.consent, Look: 1, Text: "Two of the tasks were ours."}
 	correction.By = []maintainer.Approval{maintainer.Approve(ann.name, ann.key, correction.Action())}

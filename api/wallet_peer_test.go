@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 
+	"github.com/karatum/mystery/api/explorer/browsertest"
 	"github.com/karatum/mystery/domain/eip191"
 )
 
@@ -34,7 +34,10 @@ const announced = `(() => {
 	};
 	const info = {uuid: '4f7d0f0e-7d8b-4a3c-9a61-0c51f2f7c001', rdns: 'example.wallet', name: 'A <b>wallet</b>',
 		icon: 'data:image/svg+xml,%3Csvg xmlns="http://www.w3.org/2000/svg" onload="document.title=1"/%3E'};
-	const announce = () => window.dispatchEvent(new CustomEvent('eip6963:announceProvider', {detail: Object.freeze({info, provider})}));
+	const hostile = {uuid: '4f7d0f0e-7d8b-4a3c-9a61-0c51f2f7c002', rdns: 'example.hostile', name: '\u202e<img src=x onerror=alert(1)>' + 'x'.repeat(9999),
+		icon: 'https://example.com/tracker.png'};
+	const announce = () => [info, hostile, info].forEach(
+		info => window.dispatchEvent(new CustomEvent('eip6963:announceProvider', {detail: Object.freeze({info, provider})})));
 	window.addEventListener('eip6963:requestProvider', announce);
 	announce();
 })()`
@@ -67,6 +70,14 @@ func (w *handheld) answer(_ context.Context, r walletRequest) (walletAnswer, err
 		return walletAnswer{Code: 4001}, nil
 	case mood == "cannot sign":
 		return walletAnswer{Code: 4200}, nil
+	case mood == "is busy":
+		return walletAnswer{Code: -32002}, nil
+	case mood == "is disconnected":
+		return walletAnswer{Code: 4900}, nil
+	case mood == "does not know why":
+		return walletAnswer{Code: -32603}, nil
+	case mood == "gives no signature":
+		return walletAnswer{Result: "yes"}, nil
 	}
 	message, err := hex.DecodeString(strings.TrimPrefix(r.Params[0], "0x"))
 	if err != nil {
@@ -88,20 +99,14 @@ func TestPeerWallet(t *testing.T) {
 	w := newWorld(t).furnish()
 	server := httptest.NewServer(w.handler)
 	t.Cleanup(server.Close)
-	ctx, source, fake := browser(t), axe(t), new(handheld)
+	ctx, fake := browsertest.Open(t), new(handheld)
 	do := func(what string, actions ...chromedp.Action[chromedp.Void]) {
 		t.Helper()
-		if err := chromedp.Do(ctx, actions...); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		browsertest.Do(ctx, t, what, actions...)
 	}
 	eval := func(expression string) string {
 		t.Helper()
-		got, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
+		return browsertest.Eval[string](ctx, t, expression)
 	}
 	button := chromedp.CSS("#wallets button")
 	sign := func(mood string) {
@@ -109,10 +114,8 @@ func TestPeerWallet(t *testing.T) {
 		fake.mood.Store(mood)
 		do(mood, chromedp.WaitVisible(button), chromedp.Click(button))
 	}
-	do("the wallet", chromedp.ExposeFunc("askWallet", fake.answer), chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: announced})
-		return err
-	}))
+	do("the wallet", chromedp.ExposeFunc("askWallet", fake.answer))
+	browsertest.Before(ctx, t, announced)
 
 	before := w.records()
 	do("the form", chromedp.Navigate(server.URL+"/mystery/opt-in"))
@@ -122,9 +125,16 @@ func TestPeerWallet(t *testing.T) {
 	if got := eval(`document.querySelector('#wallets button').textContent.trim() + '|' + document.title`); got != "Sign with A <b>wallet</b>|Sign the consent · Karatum" {
 		t.Errorf("the button and the page are named %q", got)
 	}
+	if got := eval(`[...document.querySelectorAll('#wallets button')].map(b => b.querySelectorAll('img').length + ' ' + b.querySelector('bdi').textContent.length).join()`); got != "1 15,0 40" {
+		t.Errorf("the buttons have, as icons and letters of a name, %q", got)
+	}
 	for _, tt := range []struct{ mood, want string }{
 		{"declines", "You declined in the wallet."},
 		{"cannot sign", "This wallet cannot sign messages."},
+		{"is busy", "A request is open in the wallet already."},
+		{"is disconnected", "The wallet is disconnected."},
+		{"does not know why", "The wallet gave no signature."},
+		{"gives no signature", "This wallet cannot sign messages."},
 		{"other account", "The wallet offers another account: "},
 		{"other account while signing", "The account was changed while you signed."},
 	} {
@@ -135,13 +145,15 @@ func TestPeerWallet(t *testing.T) {
 			t.Errorf("the wallet %s: the page says %q, %v; want %q", tt.mood, said, err, tt.want)
 		}
 	}
-	if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](source+";0")); err != nil {
-		t.Fatal(err)
+	if refused := browsertest.Refused(ctx, t); len(refused) > 0 {
+		t.Errorf("the policy keeps the page from %q", refused)
 	}
-	for _, l := range looks {
-		do(l.name, l.wear())
-		if found, wide := inspect(ctx, t); found != "" || wide {
-			t.Errorf("%s: too wide: %t; axe found %s", l.name, wide, found)
+	browsertest.UseAxe(ctx, t)
+	for _, l := range browsertest.Looks {
+		do(l.Name, l.Wear())
+		browsertest.Shoot(ctx, t, "sign-"+l.Name)
+		if found, wide := browsertest.Inspect(ctx, t); found != "" || wide {
+			t.Errorf("%s: too wide: %t; axe found %s", l.Name, wide, found)
 		}
 	}
 	sign("other key")

@@ -27,6 +27,20 @@ type Challenged struct {
 	ExpiresAt   time.Time
 }
 
+// CheckRequest returns the error with which [Service.Challenge] refuses a request that
+// breaks a rule which can be judged without asking anybody, [domain.ErrInvalid].
+func (s *Service) CheckRequest(r consent.Request) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	for _, e := range r.Endpoints {
+		if err := s.Hosts.Check(e.URL); err != nil {
+			return domain.WithCode(domain.EndpointRefused, err)
+		}
+	}
+	return nil
+}
+
 // Challenge answers a request with the message to sign. It returns
 // [domain.ErrInvalid] for a request that breaks a rule, [domain.ErrNotFound] for
 // an agent that is not registered, [domain.ErrForbidden] for one that belongs to
@@ -34,13 +48,8 @@ type Challenged struct {
 // consent. Who owns an ERC-8004 agent is asked of its registry, now and again at
 // the grant.
 func (s *Service) Challenge(ctx context.Context, r consent.Request) (Challenged, error) {
-	if err := r.Check(); err != nil {
+	if err := s.CheckRequest(r); err != nil {
 		return Challenged{}, err
-	}
-	for _, e := range r.Endpoints {
-		if err := s.Hosts.Check(e.URL); err != nil {
-			return Challenged{}, domain.WithCode(domain.EndpointRefused, err)
-		}
 	}
 	known, err := load(ctx, s, agent.Decider, agent.StreamOf(r.Agent), "")
 	if err != nil {

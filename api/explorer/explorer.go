@@ -2,13 +2,13 @@
 // ethics and identities, every consent, task and agent, disclosed incidents, the ledger
 // and its batches, what owners sign, and who KaratumBot is.
 //
-// Pages are made on the server from public read models and work without a script. The
-// one that there is has a wallet in the browser sign what else is signed elsewhere.
-// Like the rest of the interface they show nothing of a task before its reveal.
-// No page holds a script or a style in itself, and none asks another host for
-// anything; the policy that every page is served under makes a browser hold us to
-// that. Text of others, such as replies and reasons, stands on a page as text and
-// apart from what surrounds it.
+// Pages are made on the server from public read models and work without a script.
+// Scripts do more where they run: they copy ids, look at a form while it is filled in,
+// have a wallet sign, and check a slot in the browser. Like the rest of the interface
+// pages show nothing of a task before its reveal. No page holds a script or a style in
+// itself, and none asks another host for anything; the policy that every page is served
+// under makes a browser hold us to that. Text of others, such as replies and reasons,
+// stands on a page as text and apart from what surrounds it.
 package explorer
 
 import (
@@ -21,7 +21,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/karatum/mystery/api/explorer/checker"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
@@ -82,13 +82,14 @@ type Ledger interface {
 
 // Owners carries out what owners ask for, within the limits that hold for everybody.
 type Owners interface {
+	Check(r consent.Request) error
 	Challenge(ctx context.Context, r consent.Request) (commands.Challenged, error)
 	Grant(ctx context.Context, challengeID string, p consent.Payload, signature string, ownerNonce domain.Hash) (id string, err error)
 	ChallengeRevoke(ctx context.Context, id string) (commands.RevokeChallenged, error)
 	Revoke(ctx context.Context, id, challengeID, signature string) error
 }
 
-// Config is what the pages need. All fields are required.
+// Config is what the pages need. All fields but Checker are required.
 type Config struct {
 	Reader    Reader
 	Ledger    Ledger
@@ -109,6 +110,9 @@ type Config struct {
 
 	// Passport returns what is known of an agent.
 	Passport func(ctx context.Context, ref agent.Ref) (Passport, error)
+
+	// Checker is what browsers check slots with; nil if this server was built without.
+	Checker *checker.Program
 
 	// JSON answers a request for another path of the same interface, for programs.
 	JSON http.Handler
@@ -137,27 +141,26 @@ type Problem struct {
 // Pages are the pages of one programme.
 type Pages struct {
 	config    Config
-	style     string // address of the style sheet
-	script    string // address of what talks to wallets
-	mark      string // address of the icon
+	files     map[string]file // by name
+	checker   *program        // nil if there is none
+	reports   *reports
 	templates map[string]*template.Template
 
 	// sameSite keeps other sites from sending forms in the name of who looks at them.
 	sameSite *http.CrossOriginProtection
 }
 
-var (
-	//go:embed templates
-	templates embed.FS
+//go:embed templates
+var templates embed.FS
 
-	//go:embed assets
-	assets embed.FS
-)
-
-// New returns the pages. It panics if a template does not parse, as that is a bug
-// in the program.
+// New returns the pages. It panics if a template does not parse or the program for
+// browsers is not compressed, as that is a bug in the program or in how it was built.
 func New(c Config) *Pages {
-	p := &Pages{config: c, style: address("house.css"), script: address("sign.js"), mark: address("mark.svg"), templates: make(map[string]*template.Template), sameSite: http.NewCrossOriginProtection()}
+	p := &Pages{config: c, files: filesOf(), reports: newReports(c), templates: make(map[string]*template.Template), sameSite: http.NewCrossOriginProtection()}
+	var err error
+	if p.checker, err = programOf(c.Checker); err != nil {
+		panic(fmt.Sprintf("explorer: the program for browsers: %v", err))
+	}
 	shared := template.Must(template.New("").Funcs(template.FuncMap{
 		"iso":     func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"when":    func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") },
@@ -189,22 +192,6 @@ func pageFiles() (names []string) {
 	return names
 }
 
-// address is where a file of the folder assets is served: its name holds its hash,
-// so that what is kept of it is never stale.
-func address(name string) string {
-	ext := path.Ext(name)
-	sum := sha256.Sum256(asset(name))
-	return "/assets/" + strings.TrimSuffix(name, ext) + "-" + hex.EncodeToString(sum[:8]) + ext
-}
-
-func asset(name string) []byte {
-	data, err := assets.ReadFile("assets/" + name)
-	if err != nil {
-		panic(fmt.Sprintf("explorer: %v", err)) // it is embedded
-	}
-	return data
-}
-
 // Register adds the pages, and what they are made with, to r.
 func (p *Pages) Register(r chi.Router) {
 	r.Method(http.MethodGet, "/", http.RedirectHandler("/mystery", http.StatusFound))
@@ -214,6 +201,7 @@ func (p *Pages) Register(r chi.Router) {
 	r.Get("/mystery/identities", p.page("identities", at("/v1/mystery/terms"), p.identities))
 	r.Get("/mystery/opt-in", p.page("optin", nil, p.optIn))
 	r.Post("/mystery/opt-in", p.challenge)
+	r.Post("/mystery/opt-in/check", p.checkOptIn)
 	r.Post("/mystery/consents", p.grant)
 	r.Post("/mystery/{consent}/revoke", p.challengeRevoke)
 	r.Post("/mystery/{consent}/revocation", p.revoke)
@@ -234,9 +222,7 @@ func (p *Pages) Register(r chi.Router) {
 	r.Get("/search", p.search)
 	r.Get("/bot", p.page("bot", nil, p.bot))
 	r.Get("/.well-known/security.txt", p.security)
-	r.Get(p.style, p.asset("house.css", "text/css; charset=utf-8"))
-	r.Get(p.script, p.asset("sign.js", "text/javascript; charset=utf-8"))
-	r.Get(p.mark, p.asset("mark.svg", "image/svg+xml"))
+	p.registerFiles(r)
 }
 
 // A place says where programs find what a page shows; "" for nowhere.
@@ -249,24 +235,32 @@ func below(root, parameter string) place {
 	return func(r *http.Request) string { return root + chi.URLParam(r, parameter) }
 }
 
-// asset serves a file that never changes under its address.
-func (p *Pages) asset(name, contentType string) http.HandlerFunc {
-	data := asset(name)
-	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-		w.Header().Set("Content-Type", contentType)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+// pageScripts are the scripts of a page beside copy.js, which all have.
+var pageScripts = map[string]string{"optin": "optin.js", "programme": "optin.js", "shop": "check.js", "sign": "sign.js"}
+
+// policy is the Content-Security-Policy of a page: nothing but what we serve ourselves,
+// and nothing makes a script of text. It allows what the scripts of the page do and no
+// more: to ask this server, to run the program, to show the icons that wallets bring.
+func (p *Pages) policy(name string) string {
+	script, image, ask, frames := "script-src 'self'", "img-src 'self'", "connect-src 'none'", "frame-ancestors 'none'"
+	switch name {
+	case "optin", "programme":
+		ask = "connect-src 'self'"
+	case "shop":
+		ask = "connect-src 'self'"
+		if p.checker != nil {
+			script = "script-src 'self' 'wasm-unsafe-eval'"
+		}
+	case "sign":
+		image = "img-src 'self' data:"
+	case "card": // has no script, and others may show it in a frame
+		script, frames = "script-src 'none'", "frame-ancestors *"
 	}
+	return strings.Join([]string{
+		"default-src 'none'", script, "style-src 'self'", image, ask, "form-action 'self'", "base-uri 'none'", frames,
+		"require-trusted-types-for 'script'", "trusted-types 'none'",
+	}, "; ")
 }
-
-// policy is the Content-Security-Policy of every page but those to sign on.
-const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; " +
-	"frame-ancestors 'none'; require-trusted-types-for 'script'"
-
-// signPolicy is that of pages to sign on. They have the one script that there is, and
-// show icons that wallets bring along.
-const signPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; " +
-	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // A frame is what the layout shows around each page.
 type frame struct {
@@ -281,9 +275,10 @@ type frame struct {
 	Facts
 
 	Site   string // the public URL
-	Style  string
-	Script string // of a page to sign on; else empty
-	Mark   string
+	Style  file
+	Mark   file
+	Copier file  // the script of all pages
+	Script *file // that of this one; nil if it has none of its own
 
 	TermsVersion uint32
 	TermsHash    domain.Hash
@@ -346,7 +341,7 @@ func (f frame) AbuseName() string { return strings.TrimPrefix(f.Abuse, "mailto:"
 func (p *Pages) frame() frame {
 	current := terms.Current()
 	return frame{
-		Site: p.config.PublicURL, Style: p.style, Mark: p.mark, Facts: p.config.Facts,
+		Site: p.config.PublicURL, Style: p.files["house.css"], Mark: p.files["mark.svg"], Copier: p.files["copy.js"], Facts: p.config.Facts,
 		TermsVersion: current.Number, TermsHash: current.Hash(), PoolVersion: identity.Version(), PoolHash: identity.Hash(),
 	}
 }
@@ -363,7 +358,7 @@ func (p *Pages) page(name string, json place, view view) http.HandlerFunc {
 			p.answerJSON(w, r, json(r))
 			return
 		}
-		f, status, err := p.open(r)
+		f, status, err := p.open(r, name)
 		if err != nil {
 			p.fail(w, r, err)
 			return
@@ -382,15 +377,18 @@ func (p *Pages) page(name string, json place, view view) http.HandlerFunc {
 			return
 		}
 		sum := sha256.Sum256(body)
-		head(w)
+		p.head(w, name)
 		w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(sum[:16])))
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 	}
 }
 
 // open reads the state of the programme for the frame of a page.
-func (p *Pages) open(r *http.Request) (frame, projections.Status, error) {
+func (p *Pages) open(r *http.Request, name string) (frame, projections.Status, error) {
 	f := p.frame()
+	if script, ok := p.files[pageScripts[name]]; ok {
+		f.Script = &script
+	}
 	f.Path, f.Matched = r.URL.Path, formWords[r.URL.Query().Get("matched")]
 	status, err := p.config.Reader.Programme(r.Context())
 	if err != nil {
@@ -445,9 +443,9 @@ func visible(page []byte) []byte {
 	}, page)
 }
 
-func head(w http.ResponseWriter) {
+func (p *Pages) head(w http.ResponseWriter, name string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", policy)
+	w.Header().Set("Content-Security-Policy", p.policy(name))
 }
 
 type problemPage struct {
@@ -469,7 +467,7 @@ func (p *Pages) Refuse(w http.ResponseWriter, _ *http.Request, problem Problem) 
 	if err != nil {
 		panic(err) // no text can make it fail
 	}
-	head(w)
+	p.head(w, "problem")
 	w.WriteHeader(problem.Status)
 	_, _ = w.Write(body) // the client may be gone
 }

@@ -1,7 +1,12 @@
 package explorer_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +23,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/karatum/mystery/api/explorer"
+	"github.com/karatum/mystery/api/explorer/checker"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/identity"
@@ -54,7 +60,10 @@ func full() projections.Status {
 	}
 }
 
-func config(r reader) explorer.Config {
+func config(r reader) explorer.Config { return configOf(&r) }
+
+// configOf is the same of a reader that may change.
+func configOf(r *reader) explorer.Config {
 	return explorer.Config{
 		Reader: r, Ledger: r, Owners: r, PublicURL: "https://karatum.com", Now: func() time.Time { return start },
 		Facts: explorer.Facts{
@@ -64,6 +73,7 @@ func config(r reader) explorer.Config {
 		Reply:      func(context.Context, projections.Shop) ([]byte, error) { return r.reply, r.err },
 		OwnerReply: func(context.Context, projections.FindingReply) (string, error) { return hostile, r.err },
 		Passport:   func(context.Context, agent.Ref) (explorer.Passport, error) { return r.passport, r.err },
+		Checker:    &checker.Program{WASM: zipped("\x00asm"), Runtime: []byte("globalThis.Go = class {};")},
 		JSON: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, strconv.Quote(r.URL.Path))
@@ -78,6 +88,14 @@ func config(r reader) explorer.Config {
 			return explorer.Problem{Status: http.StatusServiceUnavailable, Title: "Not now", Detail: "try again in a moment", RequestID: "abc"}
 		},
 	}
+}
+
+func zipped(text string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, text)
+	_ = z.Close()
+	return b.Bytes()
 }
 
 func handler(c explorer.Config) http.Handler {
@@ -126,9 +144,10 @@ type variant struct {
 }
 
 func variants() []variant {
-	demo := config(furnished())
-	demo.Facts.Demo = true
+	demo, without := config(furnished()), config(furnished())
+	demo.Facts.Demo, without.Checker = true, nil
 	return []variant{
+		{"that was built without the program for browsers", without},
 		{"with nothing in it", config(empty())},
 		{"with something of everything", config(furnished())},
 		{"that is a demonstration", demo},
@@ -147,8 +166,12 @@ func TestPagesAreSound(t *testing.T) {
 				if got := a.header.Get("Content-Type"); got != "text/html; charset=utf-8" {
 					t.Errorf("%s: content type %q", path, got)
 				}
-				if len(a.body) > 100<<10 {
-					t.Errorf("%s has %d bytes", path, len(a.body))
+				weight := len(a.body)
+				for _, m := range loaded.FindAllStringSubmatch(a.body, -1) {
+					weight += len(get(t, h, m[1]).body)
+				}
+				if weight > 100<<10 {
+					t.Errorf("%s has %d bytes with all that it loads", path, weight)
 				}
 				if marked := strings.Contains(a.body, "DEMO ·"); v.config.Facts.Demo && !marked {
 					t.Errorf("%s: DEMO is not in the title", path)
@@ -161,23 +184,68 @@ func TestPagesAreSound(t *testing.T) {
 	}
 }
 
+// loaded is what comes with a page unasked.
+var loaded = regexp.MustCompile(`(?:href|src)="(/assets/[^"]+)"`)
+
 // A policy that allows what a page does not have is of no use, and a page that has
-// what the policy forbids does not work. Here both are in one place.
+// what the policy forbids does not work. Here both are in one place: the scripts of each
+// page, and what its policy allows beyond that of all.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
-	h := handler(config(furnished()))
-	for _, path := range append([]string{"/nowhere"}, paths...) {
-		a := get(t, h, path)
-		policy := a.header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "style-src 'self'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"} {
-			if !slices.Contains(strings.Split(policy, "; "), want) {
-				t.Errorf("%s: the policy %q lacks %s", path, policy, want)
-			}
+	without := config(furnished())
+	without.Checker = nil
+	opens := map[string]string{"connect-src 'none'": "connect-src 'self'"}
+	checks := map[string]string{"connect-src 'none'": "connect-src 'self'", "script-src 'self'": "script-src 'self' 'wasm-unsafe-eval'"}
+	for _, tt := range []struct {
+		config  explorer.Config
+		path    string
+		scripts []string
+		other   map[string]string // what stands in place of directives
+	}{
+		{config(furnished()), "/nowhere", []string{"copy"}, nil},
+		{config(furnished()), "/mystery", []string{"copy", "optin"}, opens},
+		{config(furnished()), "/mystery/opt-in", []string{"copy", "optin"}, opens},
+		{config(furnished()), "/mystery/shops/" + shopID, []string{"copy", "check"}, checks},
+		{without, "/mystery/shops/" + shopID, []string{"copy", "check"}, opens},
+		{config(furnished()), "/mystery/" + consentID, []string{"copy"}, nil},
+		{config(furnished()), "/agents/42", []string{"copy"}, nil},
+		{config(furnished()), "/search?q=nothing", []string{"copy"}, nil},
+		{config(furnished()), "/stack/card", nil, map[string]string{"script-src 'self'": "script-src 'none'", "frame-ancestors 'none'": "frame-ancestors *"}},
+	} {
+		a := get(t, handler(tt.config), tt.path)
+		if got, want := a.header.Get("Content-Security-Policy"), policyWith(tt.other); got != want {
+			t.Errorf("%s: the policy is\n%s\nwant\n%s", tt.path, got, want)
 		}
-		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "script-src") || strings.Contains(a.body, "<script") {
-			t.Errorf("%s has a script, or the policy %q allows some", path, policy)
+		if got := scriptsOf(a.body); !slices.Equal(got, tt.scripts) || strings.Count(a.body, "<script") != len(got) {
+			t.Errorf("%s has the scripts %q, want %q and no others", tt.path, got, tt.scripts)
 		}
 	}
+}
+
+// policyWith returns the policy of all pages with other directives in the place of some.
+func policyWith(other map[string]string) string {
+	var policy []string
+	for _, d := range []string{
+		"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'none'", "form-action 'self'", "base-uri 'none'",
+		"frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+	} {
+		if instead, ok := other[d]; ok {
+			policy = append(policy, instead)
+		} else {
+			policy = append(policy, d)
+		}
+	}
+	return strings.Join(policy, "; ")
+}
+
+var scriptTag = regexp.MustCompile(`<script type="module" src="/assets/([a-z]+)-[0-9a-f]{16}\.js" integrity="sha256-[0-9A-Za-z+/]{43}="></script>`)
+
+// scriptsOf names the scripts of a page, each of which is ours and named with its hash.
+func scriptsOf(body string) (names []string) {
+	for _, m := range scriptTag.FindAllStringSubmatch(html.UnescapeString(body), -1) {
+		names = append(names, m[1])
+	}
+	return names
 }
 
 // faults holds a page against what all pages keep to: the policy they are served
@@ -199,8 +267,8 @@ func faults(t *testing.T, body string) (faults []string) {
 		}
 		switch n.Data {
 		case "script":
-			if !strings.HasPrefix(attr(n, "src"), "/assets/sign-") || n.FirstChild != nil {
-				fault("there is a <script> that is not the one of pages to sign on")
+			if !ourScript.MatchString(attr(n, "src")) || attr(n, "integrity") == "" || n.FirstChild != nil {
+				fault("there is a <script> that is none of ours, or has no hash: %q", attr(n, "src"))
 			}
 		case "style", "base", "iframe", "object", "embed":
 			fault("there is a <%s>", n.Data)
@@ -269,6 +337,8 @@ func faults(t *testing.T, body string) (faults []string) {
 	}
 	return faults
 }
+
+var ourScript = regexp.MustCompile(`^/assets/(?:check|copy|optin|sign)-[0-9a-f]{16}\.js$`)
 
 var allowed = regexp.MustCompile(`^(?:/|#|mailto:)`)
 
@@ -403,20 +473,36 @@ func TestUnchangedPageIsNotSentAgain(t *testing.T) {
 
 func TestAssets(t *testing.T) {
 	t.Parallel()
-	h := handler(config(reader{}))
-	body, _ := page(t, config(reader{}), "/mystery")
-	found := regexp.MustCompile(`/assets/[a-z]+-[0-9a-f]{16}\.(?:css|svg)`).FindAllString(body, -1)
-	if len(found) != 2 {
-		t.Fatalf("the page is made with %q, want a style sheet and an icon", found)
+	c := config(furnished())
+	h := handler(c)
+	body, _ := page(t, c, "/mystery/shops/"+shopID)
+	found := regexp.MustCompile(`(?:href|src|data-runtime|data-program)="(/assets/[a-z_]+-[0-9a-f]{16}\.(css|svg|js|wasm))"(?: (?:data-)?integrity="(sha256-[^"]+)")?`).FindAllStringSubmatch(html.UnescapeString(body), -1)
+	if len(found) != 6 {
+		t.Fatalf("the page of a slot is made with %q, want a style sheet, an icon, two scripts, a program and what runs it", found)
 	}
-	for _, path := range found {
+	types := map[string]string{"css": "text/css; charset=utf-8", "svg": "image/svg+xml", "js": "text/javascript; charset=utf-8", "wasm": "application/wasm"}
+	for _, f := range found {
+		path, integrity := f[1], f[3]
 		a := get(t, h, path)
-		if a.status != http.StatusOK || !strings.Contains(a.header.Get("Cache-Control"), "immutable") {
-			t.Errorf("GET %s: %d, %q", path, a.status, a.header.Get("Cache-Control"))
+		if a.status != http.StatusOK || !strings.Contains(a.header.Get("Cache-Control"), "immutable") || a.header.Get("Content-Type") != types[f[2]] {
+			t.Errorf("GET %s: %d, %v", path, a.status, a.header)
 		}
-		for _, outside := range []string{"url(", "@import", "<style", "style="} {
+		sum := sha256.Sum256([]byte(a.body))
+		if want := "sha256-" + base64.StdEncoding.EncodeToString(sum[:]); integrity != "" && integrity != want {
+			t.Errorf("%s is said to have the hash %s, and has %s", path, integrity, want)
+		}
+		if !strings.Contains(path, hex.EncodeToString(sum[:8])) {
+			t.Errorf("%s does not have its hash in its name", path)
+		}
+		for _, outside := range []string{"url(", "@import", "<style", "style=", "innerHTML", "eval("} {
 			if strings.Contains(a.body, outside) {
 				t.Errorf("%s holds %s", path, outside)
+			}
+		}
+		if f[2] == "wasm" {
+			z := get(t, h, path, "Accept-Encoding", "br, gzip")
+			if z.body != string(c.Checker.WASM) || z.header.Get("Content-Encoding") != "gzip" || z.header.Get("Vary") != "Accept-Encoding" {
+				t.Errorf("the program is not compressed for who reads that: %v", z.header)
 			}
 		}
 	}

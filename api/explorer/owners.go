@@ -193,7 +193,8 @@ type signPage struct {
 }
 
 func (p *Pages) signing(f frame, message, file string, owner eip191.Address) signPage {
-	f.Script = p.script
+	script := p.files["sign.js"]
+	f.Script = &script
 	return signPage{
 		frame: f, Message: message, File: file, Hex: "0x" + hex.EncodeToString([]byte(message)), Owner: owner.String(),
 		Download: template.URL("data:text/plain;charset=us-ascii;base64," + base64.StdEncoding.EncodeToString([]byte(message))), //nolint:gosec // base64 holds no markup
@@ -208,7 +209,7 @@ func (p *Pages) challenge(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, err)
 		return
 	}
-	f, _, err := p.open(r)
+	f, _, err := p.open(r, "optin")
 	if err != nil {
 		p.fail(w, r, err)
 		return
@@ -221,6 +222,48 @@ func (p *Pages) challenge(w http.ResponseWriter, r *http.Request) {
 	}
 	problem := p.config.Problem(r.Context(), err)
 	p.show(w, r, problem.Status, "optin", p.optInPage(f, form, &problem))
+}
+
+// checkOptIn says of a form that is being filled in whether it keeps the rules, as far as
+// they can be told without asking elsewhere. Nothing comes of it: no message is made, and
+// no limit is drawn on.
+func (p *Pages) checkOptIn(w http.ResponseWriter, r *http.Request) {
+	values, err := p.form(w, r)
+	if err == nil {
+		err = p.keepsRules(r.Context(), optInOf(values))
+	}
+	answer := struct {
+		OK     bool   `json:"ok"`
+		Detail string `json:"detail"` // a sentence; empty if it keeps them
+	}{OK: err == nil}
+	if err != nil {
+		problem := p.config.Problem(r.Context(), err)
+		if answer.Detail = sentence(problem.Detail); answer.Detail == "" {
+			answer.Detail = problem.Title + "."
+		}
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // the client may be gone
+}
+
+func (p *Pages) keepsRules(ctx context.Context, form optInForm) error {
+	request, err := form.request()
+	if err == nil {
+		err = p.config.Owners.Check(request)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = p.config.Reader.Agent(ctx, request.Agent); errors.Is(err, domain.ErrNotFound) {
+		return domain.WithCode(domain.NotRegistered, fmt.Errorf("agent %s is not registered: %w", request.Agent, domain.ErrNotFound))
+	}
+	return err
 }
 
 // consentToSign returns the page with the message that a form of an opt-in comes to.
@@ -251,7 +294,7 @@ func (p *Pages) grant(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, err)
 		return
 	}
-	f, _, err := p.open(r)
+	f, _, err := p.open(r, "sign")
 	if err != nil {
 		p.fail(w, r, err)
 		return
@@ -303,7 +346,7 @@ func (p *Pages) showRevocation(w http.ResponseWriter, r *http.Request, problem *
 		p.fail(w, r, errNoPage)
 		return
 	}
-	f, _, err := p.open(r)
+	f, _, err := p.open(r, "sign")
 	if err != nil {
 		p.fail(w, r, err)
 		return
@@ -379,10 +422,7 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, status int, name st
 		p.fail(w, r, err)
 		return
 	}
-	head(w)
-	if name == "sign" {
-		w.Header().Set("Content-Security-Policy", signPolicy)
-	}
+	p.head(w, name)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may be gone

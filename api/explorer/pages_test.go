@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -199,6 +198,8 @@ func (r reader) Find(_ context.Context, hash domain.Hash) (*publiclog.Leaf, erro
 func (r reader) IsRoot(_ context.Context, hash domain.Hash) (bool, error) {
 	return hash == domain.Sum([]byte("root")), r.err
 }
+
+func (r reader) Check(q consent.Request) error { return q.Check() }
 
 func (r reader) Challenge(_ context.Context, q consent.Request) (commands.Challenged, error) {
 	c := commands.Challenged{ChallengeID: "chl_1", Payload: r.consent.Payload, ExpiresAt: start}
@@ -447,7 +448,10 @@ func TestHostileText(t *testing.T) {
 	c := config(furnished())
 	for _, path := range []string{"/mystery/" + consentID, "/mystery/shops/" + shopID, "/agents/42", "/ledger/records/7", "/incidents/" + incidentID} {
 		body, words := page(t, c, path)
-		for _, bad := range []string{"<script", "<b>", "\x00", "\x1b"} {
+		if n := len(scriptsOf(body)); n == 0 || strings.Count(body, "<script") != n {
+			t.Errorf("%s has scripts that are none of ours", path)
+		}
+		for _, bad := range []string{"<script>", "<b>", "\x00", "\x1b"} {
 			if strings.Contains(body, bad) {
 				t.Errorf("%s holds %q", path, bad)
 			}
@@ -460,6 +464,38 @@ func TestHostileText(t *testing.T) {
 	for _, want := range []string{`dir="auto">&lt;/pre`, "<mark>&lt;script&gt;</mark>", "Only the beginning stands here", "\u202e"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the reply is shown without %q", want)
+		}
+	}
+}
+
+// A slot is checked again as soon as something is published or signed, and once in a
+// while; until then its page shows what came of it.
+func TestReportIsKeptForAWhile(t *testing.T) {
+	t.Parallel()
+	r, made, now := furnished(), 0, start
+	build := func() http.Handler {
+		c := configOf(&r)
+		c.Now = func() time.Time { return now }
+		c.Verify = func(context.Context, string) (*verify.ShopReport, error) { made++; return &r.report, nil }
+		return handler(c)
+	}
+	h := build()
+	for i, step := range []struct {
+		name   string
+		change func()
+		want   int
+	}{
+		{"at first", func() {}, 1},
+		{"again", func() {}, 1},
+		{"after a record", func() { r.status.AsOf = r.status.AsOf.Add(time.Microsecond) }, 2},
+		{"after a checkpoint", func() { r.leaves = r.leaves[:len(r.leaves)-1] }, 3},
+		{"within a minute", func() { now = now.Add(59 * time.Second) }, 3},
+		{"after a minute", func() { now = now.Add(time.Second) }, 4},
+	} {
+		step.change()
+		a := get(t, h, "/mystery/shops/"+shopID)
+		if a.status != http.StatusOK || made != step.want {
+			t.Errorf("%d, %s: %d, checked %d times, want %d", i, step.name, a.status, made, step.want)
 		}
 	}
 }
@@ -749,18 +785,11 @@ func TestOptIn(t *testing.T) {
 			t.Errorf("%d: the page to sign on does not have %s", a.status, want)
 		}
 	}
-	script := regexp.MustCompile(`<script type="module" src="(/assets/sign-[0-9a-f]{16}\.js)"></script>`).FindStringSubmatch(a.body)
-	if script == nil {
-		t.Fatal("the page to sign on has no script for wallets")
+	if got, want := a.header.Get("Content-Security-Policy"), policyWith(map[string]string{"img-src 'self'": "img-src 'self' data:"}); got != want {
+		t.Errorf("the policy of the page to sign on is\n%s\nwant\n%s", got, want)
 	}
-	if s := get(t, h, script[1]); s.status != http.StatusOK || s.header.Get("Content-Type") != "text/javascript; charset=utf-8" {
-		t.Errorf("GET %s: %d, %s", script[1], s.status, s.header.Get("Content-Type"))
-	}
-	policy := a.header.Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "script-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'", "base-uri 'none'"} {
-		if !slices.Contains(strings.Split(policy, "; "), want) || strings.Contains(policy, "unsafe") {
-			t.Errorf("the policy of the page to sign on is %q, without %s", policy, want)
-		}
+	if got := scriptsOf(a.body); !slices.Equal(got, []string{"copy", "sign"}) {
+		t.Errorf("the page to sign on has the scripts %q", got)
 	}
 	if got := a.header.Get("Cache-Control"); got != "no-store" {
 		t.Errorf("the page to sign on may be kept: %q", got)
@@ -775,6 +804,33 @@ func TestOptIn(t *testing.T) {
 		if a.status != http.StatusUnprocessableEntity || !strings.Contains(a.body, `role="alert"`) || !strings.Contains(a.body, `value="https://agent.example/mcp"`) {
 			t.Errorf("%s %q: %d, want the form with what is wrong and what was typed", name, value, a.status)
 		}
+	}
+}
+
+// A form can be looked at while it is filled in, by the rules that it is held to when it
+// is sent. No message comes of it.
+func TestOptInIsChecked(t *testing.T) {
+	t.Parallel()
+	h := handler(config(furnished()))
+	for _, tt := range []struct {
+		name, field, value string
+		want               string
+	}{
+		{"that keeps all rules", "agent", "42", `{"ok":true,"detail":""}`},
+		{"with too many tasks", "perDay", "25", `{"ok":false,"detail":"Tasks per day must be 1 to 24, not 25."}`},
+		{"with what is no number", "days", "<b>", `{"ok":false,"detail":"The field \"days\" takes a whole number."}`},
+		{"with no URL", "url0", "ftp:", `{"ok":false,"detail":"\"ftp:\" is not an absolute http(s) URL."}`},
+		{"of an agent that nobody knows", "agent", "43", `{"ok":false,"detail":"Not found."}`},
+	} {
+		form := optIn()
+		form.Set(tt.field, tt.value)
+		a := post(t, h, "/mystery/opt-in/check", form)
+		if a.status != http.StatusOK || a.body != tt.want || a.header.Get("Content-Type") != "application/json" || a.header.Get("Cache-Control") != "no-store" {
+			t.Errorf("a form %s: %d %s, want %s", tt.name, a.status, a.body, tt.want)
+		}
+	}
+	if a := post(t, h, "/mystery/opt-in/check", optIn(), "Origin", "https://elsewhere.example"); !strings.Contains(a.body, `"ok":false`) {
+		t.Errorf("a form of another site: %s", a.body)
 	}
 }
 

@@ -26,11 +26,13 @@ const maxShown = 12 << 10
 type shopPage struct {
 	frame
 
-	Shop   projections.Shop
-	Report *verify.ShopReport
-	Checks []check
-	Due    time.Time // the day is opened, at the earliest, if nothing ends the consent before
-	Opened bool
+	Shop    projections.Shop
+	Program *program // that browsers check it with; nil if there is none
+	Report  *verify.ShopReport
+	Made    time.Time // the report
+	Checks  []check
+	Due     time.Time // the day is opened, at the earliest, if nothing ends the consent before
+	Opened  bool
 
 	Revealed *shop.Revealed
 	Ending   string
@@ -61,7 +63,7 @@ type reply struct {
 	Mended                bool // parts of it are no text, and are shown as U+FFFD
 }
 
-func (p *Pages) shop(r *http.Request, f frame, _ projections.Status) (any, error) {
+func (p *Pages) shop(r *http.Request, f frame, status projections.Status) (any, error) {
 	ctx, id := r.Context(), chi.URLParam(r, "shop")
 	if !shopIDs.MatchString(id) {
 		return nil, errNoPage
@@ -74,11 +76,11 @@ func (p *Pages) shop(r *http.Request, f frame, _ projections.Status) (any, error
 	if err != nil {
 		return nil, err
 	}
-	v := &shopPage{frame: f, Shop: s, Due: openedAt(c, s.Day)}
+	v := &shopPage{frame: f, Shop: s, Program: p.checker, Due: openedAt(c, s.Day)}
 	v.Own = s.Demo
 	v.Title = fmt.Sprintf("Slot %02d of %s", s.Slot, day(s.Day))
 	v.Description = "One slot of a consent to Mystery Shopping, and every check of it."
-	if v.Report, err = p.config.Verify(ctx, id); err != nil {
+	if v.Report, v.Made, err = p.reports.of(ctx, id, status); err != nil {
 		return nil, err
 	}
 	v.Checks = checksOf(v.Report)

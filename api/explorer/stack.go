@@ -3,7 +3,6 @@ package explorer
 import (
 	"bytes"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/karatum/mystery/domain/finding"
@@ -61,7 +60,7 @@ func (p *Pages) stack(r *http.Request, f frame, s projections.Status) (any, erro
 
 // serveCard serves the card alone. It is the one page that others may show in a frame.
 func (p *Pages) serveCard(w http.ResponseWriter, r *http.Request) {
-	f, status, err := p.open(r)
+	f, status, err := p.open(r, "card")
 	if err != nil {
 		p.fail(w, r, err)
 		return
@@ -76,7 +75,6 @@ func (p *Pages) serveCard(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, err)
 		return
 	}
-	head(w)
-	w.Header().Set("Content-Security-Policy", strings.Replace(policy, "frame-ancestors 'none'", "frame-ancestors *", 1))
+	p.head(w, "card")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(visible(b.Bytes())))
 }
