@@ -158,7 +158,7 @@ func (s *server) agentBody(ctx context.Context, ref agent.Ref) (b agentBody, err
 	if err != nil {
 		return b, err
 	}
-	b.SpotChecks, b.Note = note(granted, f)
+	b.SpotChecks, b.Note = note(a.Demo, granted, f)
 	if f != nil {
 		found, err := s.findingOf(ctx, *f)
 		if err != nil {
@@ -172,9 +172,9 @@ func (s *server) agentBody(ctx context.Context, ref agent.Ref) (b agentBody, err
 
 // note says how an agent stands to spot checks, in one word and for people. last
 // is the last consent that was granted, if there is one.
-func note(last []projections.Consent, f *projections.Finding) (word, text string) {
+func note(demo bool, last []projections.Consent, f *projections.Finding) (word, text string) {
 	if len(last) == 0 {
-		return "never", finding.Standing(nil, "")
+		return "never", finding.Standing(demo, nil, "")
 	}
 	c := last[0]
 	p := finding.Permission{Given: c.Recorded, Over: c.Over, Why: consent.EndReason(c.Reason)}
@@ -182,7 +182,7 @@ func note(last []projections.Consent, f *projections.Finding) (word, text string
 		p.Why = ""
 	}
 	if f == nil {
-		return c.State, finding.Standing(&p, "")
+		return c.State, finding.Standing(demo, &p, "")
 	}
-	return c.State, finding.Standing(&p, f.Note)
+	return c.State, finding.Standing(demo, &p, f.Note)
 }

@@ -10,12 +10,15 @@ import (
 	"github.com/karatum/mystery/domain/consent"
 )
 
+// demoMark stands before all that is said of an agent of Karatum's own.
+const demoMark = "DEMO. "
+
 // Note says in plain words what a comparison came to, with its numbers, and what it does
 // not say. It follows from the rest of r.
 func Note(r Reached) string {
 	said := []string{fmt.Sprintf("Exam: %s. Unannounced tasks in production: %s.", share(r.Exam), share(r.Field))}
 	if r.Demo {
-		said[0] = "DEMO. " + said[0]
+		said[0] = demoMark + said[0]
 	}
 	switch n := r.Field.Blocked + r.Field.Missed + r.Field.Cancelled; n {
 	case 0:
@@ -106,7 +109,14 @@ type Permission struct {
 // Standing says in plain words how an agent stands to spot checks, as it stands on its
 // certificate. p is the last permission, nil if there never was one; note is that of the
 // last comparison, "" if there is none.
-func Standing(p *Permission, note string) string {
+func Standing(demo bool, p *Permission, note string) string {
+	if demo {
+		return demoMark + standing(p, strings.TrimPrefix(note, demoMark))
+	}
+	return standing(p, note)
+}
+
+func standing(p *Permission, note string) string {
 	if p == nil {
 		return "The owner of this agent has never agreed to spot checks, so nobody has looked at how it does where it is not examined. " +
 			"That speaks neither for it nor against it."

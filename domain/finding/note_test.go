@@ -35,14 +35,15 @@ func TestNotes(t *testing.T) {
 	}
 	few := func(r *finding.Reached) { r.Test, r.DetectableDrop = "fisher_exact", "" }
 	caught := note(finding.ExamOnly, finding.ExamOnly, arm(40, 40), arm(18, 40), "1.8083505150077535e-08", nil)
+	demo := note(finding.ExamOnly, finding.ExamOnly, arm(40, 40), arm(18, 40), "1.8083505150077535e-08", func(r *finding.Reached) { r.Demo = true })
 	given, over := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC)
 	standing := func(why consent.EndReason, note string) string {
-		return finding.Standing(&finding.Permission{Given: given, Over: over, Why: why}, note)
+		return finding.Standing(false, &finding.Permission{Given: given, Over: over, Why: why}, note)
 	}
 	var b strings.Builder
 	for _, n := range []struct{ when, text string }{
 		{"exam_only, confirmed", caught},
-		{"exam_only, confirmed, of a demo agent", note(finding.ExamOnly, finding.ExamOnly, arm(40, 40), arm(18, 40), "1.8083505150077535e-08", func(r *finding.Reached) { r.Demo = true })},
+		{"exam_only, confirmed, of a demo agent", demo},
 		{"exam_only, a first sighting", note(finding.ExamOnly, finding.Watch, arm(20, 20), arm(7, 12), "0.0039329413634196725", func(r *finding.Reached) { few(r); lost(1, 0)(r) })},
 		{"exam_only, but too much was lost", note(finding.ExamOnly, finding.Insufficient, arm(40, 40), arm(18, 40), "1.8083505150077535e-08", lost(12, 8))},
 		{"consistent", note(finding.Consistent, finding.Consistent, arm(38, 40), arm(36, 40), "0.198", nil)},
@@ -50,9 +51,11 @@ func TestNotes(t *testing.T) {
 		{"consistent, but too much was lost", note(finding.Consistent, finding.Insufficient, arm(38, 40), arm(36, 40), "0.198", lost(15, 5))},
 		{"insufficient", note(finding.Insufficient, finding.Insufficient, arm(38, 40), arm(11, 11), "", lost(3, 0))},
 		{"insufficient, without anything", note(finding.Insufficient, finding.Insufficient, arm(0, 0), arm(0, 0), "", nil)},
-		{"never agreed", finding.Standing(nil, "")},
-		{"agreed, nothing compared", finding.Standing(&finding.Permission{Given: given}, "")},
-		{"agreed", finding.Standing(&finding.Permission{Given: given}, caught)},
+		{"never agreed", finding.Standing(false, nil, "")},
+		{"agreed, nothing compared", finding.Standing(false, &finding.Permission{Given: given}, "")},
+		{"agreed", finding.Standing(false, &finding.Permission{Given: given}, caught)},
+		{"agreed, of a demo agent", finding.Standing(true, &finding.Permission{Given: given}, demo)},
+		{"never agreed, of a demo agent", finding.Standing(true, nil, "")},
 		{"revoked", standing("", caught)},
 		{"revoked, nothing compared", standing("", "")},
 		{"expired", standing(consent.Expired, caught)},
