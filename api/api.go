@@ -55,8 +55,8 @@ type Bodies interface {
 	Get(ctx context.Context, key string) (salt, body []byte, err error)
 }
 
-// Config is what the interface needs. All fields but Attesting, Counted, Limits, Reads,
-// Proxies and Logger are required.
+// Config is what the interface needs. All fields but Ready, Attesting, Counted, Watch,
+// Limits, Reads, Proxies and Logger are required.
 type Config struct {
 	Service   Service
 	Reader    projections.Reader
@@ -71,6 +71,10 @@ type Config struct {
 	// a write is answered, so that the caller can read what it wrote.
 	CatchUp func(ctx context.Context) error
 
+	// Ready returns why requests cannot be served now, "" if they can. It is shown to
+	// everybody. nil asks whether the database answers.
+	Ready func(ctx context.Context) (why string)
+
 	// Attesting returns how attesting batches goes, "" if they are not attested; nil
 	// says the same.
 	Attesting func(ctx context.Context) (string, error)
@@ -78,6 +82,10 @@ type Config struct {
 	// Counted is told what came of each request of a producer, the name of its problem or
 	// "recorded" or "known", and how many events it was about; nil tells nobody.
 	Counted func(outcome string, events int)
+
+	// Watch is around everything; nil is not. Behind its next handler the route that a
+	// request took is in [chi.RouteContext].
+	Watch func(next http.Handler) http.Handler
 
 	Limits  Limits         // nil: challenges may be asked for without end
 	Reads   Limits         // nil: what is public may be read without end
@@ -103,9 +111,20 @@ func New(c Config) http.Handler {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Ready == nil {
+		c.Ready = func(ctx context.Context) string {
+			if c.Reader.Ping(ctx) != nil {
+				return "the database does not answer"
+			}
+			return ""
+		}
+	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	s := &server{Config: c, router: chi.NewRouter()}
 	s.pages = s.explorer()
+	if s.Watch != nil {
+		s.router.Use(s.Watch)
+	}
 	s.router.Use(identify, s.locate, s.recover, s.secure, share, s.bound, s.readable, tag, s.export, middleware.GetHead)
 	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		s.turnAway(w, r, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
@@ -196,9 +215,9 @@ func post(id, path, summary string, status int, limit int64, errors ...int) huma
 // ready answers whether requests can be served now. That batches are not attested
 // keeps nobody from being served, and is shown.
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
-	if err := s.Reader.Ping(r.Context()); err != nil {
-		s.Logger.WarnContext(r.Context(), "not ready", "err", err)
-		writeProblem(w, newProblem(r.Context(), http.StatusServiceUnavailable, "the database does not answer"))
+	if why := s.Ready(r.Context()); why != "" {
+		s.Logger.WarnContext(r.Context(), "not ready", "why", why)
+		writeProblem(w, newProblem(r.Context(), http.StatusServiceUnavailable, why))
 		return
 	}
 	text := "ok\n"

@@ -14,6 +14,8 @@ import (
 	"io"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/batch"
@@ -193,7 +195,9 @@ const maxAttempts = 3
 // answer was lost: it has no second effect and succeeds.
 func carryOut[S, C any, E domain.Event](
 	ctx context.Context, s *Service, d domain.Decider[S, C, E], stream ledger.Stream, m ledger.Meta, c C,
-) ([]E, error) {
+) (appended []E, err error) {
+	ctx, end := StartSpan(ctx, "command", attribute.String("mystery.stream", string(stream)), attribute.String("mystery.command", fmt.Sprintf("%T", c)))
+	defer func() { end(err) }()
 	if m.Correlation == "" {
 		m.Correlation = m.Command
 	}

@@ -8,6 +8,14 @@
 // drop the triggers that refuse it as well. It owns the schema <schema>_rm of the
 // read models. A superuser stands above all of this; against that one only hash
 // chains and outside witnesses help.
+//
+// # Upgrades
+//
+// During an upgrade, programs of two versions work on one schema. So a migration only
+// adds: tables, indexes, and columns that can be left out of an insert because they
+// have a default or may be null. What a former program knows stays as it was, and a
+// program that finds a newer schema than its own works on it. What this rule does not
+// allow takes two releases: one that stops to use a thing, and a later one that drops it.
 package migrations
 
 import (
@@ -58,8 +66,9 @@ end $$`
 // lock is the key of the advisory lock under which bootstrap runs.
 const lock = 5507117093284561
 
-// Up migrates schema to the newest version, creating it and [Role] as needed.
-// Several processes may call it at once. The settings of conn are reset.
+// Up migrates schema to the newest version, creating it and [Role] as needed. One that a
+// newer program has migrated further stays as it is. Several processes may call it at
+// once. The settings of conn are reset.
 func Up(ctx context.Context, conn *pgx.Conn, schema string) error {
 	if !schemaName.MatchString(schema) {
 		return fmt.Errorf("schema name %q is not of the form %s", schema, schemaName)
@@ -87,10 +96,43 @@ func Up(ctx context.Context, conn *pgx.Conn, schema string) error {
 	if err := m.LoadMigrations(files); err != nil {
 		return fmt.Errorf("migrate schema %s: %w", schema, err)
 	}
-	if err := m.Migrate(ctx); err != nil {
+	err = m.Migrate(ctx)
+	if newer := migrate.BadVersionError(""); errors.As(err, &newer) {
+		return nil // a newer program was here, and only added to what this one knows
+	}
+	if err != nil {
 		return fmt.Errorf("migrate schema %s: %w", schema, err)
 	}
 	return nil
+}
+
+// A Level is how far a schema has been migrated, in numbers of migrations.
+type Level struct {
+	At    int // 0: there is no schema yet
+	Known int // the newest migration of this program
+}
+
+// LevelOf returns the level of schema in the database at url, and changes nothing.
+func LevelOf(ctx context.Context, url, schema string) (l Level, err error) {
+	list, err := files.ReadDir(".")
+	if err != nil {
+		return l, err
+	}
+	l.Known = len(list)
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return l, fmt.Errorf("connect to the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	table := pgx.Identifier{schema, "schema_version"}.Sanitize()
+	var made bool
+	if err := conn.QueryRow(ctx, "select to_regclass($1) is not null", table).Scan(&made); err != nil || !made {
+		return l, err
+	}
+	if err := conn.QueryRow(ctx, "select version from "+table).Scan(&l.At); err != nil {
+		return l, fmt.Errorf("read how far schema %s is migrated: %w", schema, err)
+	}
+	return l, nil
 }
 
 // minConns is the least size of a pool, whatever its URL says. A sender holds one

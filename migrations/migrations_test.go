@@ -3,6 +3,9 @@ package migrations_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/karatum/mystery/commands/eventlog/postgres"
+	"github.com/karatum/mystery/domain/agent"
+	"github.com/karatum/mystery/domain/eip191"
+	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/migrations"
 	"github.com/karatum/mystery/migrations/pgtest"
 )
@@ -160,6 +167,79 @@ func TestRoleOwnsReadModels(t *testing.T) {
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}
+
+// During an upgrade a newer program may migrate first. What it adds must not keep this
+// one from starting, nor from writing.
+func TestUpOverANewerSchema(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	owner, schema := pgtest.Owner(t, pool), pgtest.Schema(pool)
+	for _, sql := range []string{
+		`alter table events add column region text not null default 'here'`,
+		`alter table heads add column seen timestamptz`,
+		`create table novelties (n int primary key)`,
+		`update schema_version set version = version + 1`,
+	} {
+		if _, err := owner.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	if err := migrations.Up(t.Context(), connect(t, pgtest.URL(t)), schema); err != nil {
+		t.Errorf("Up over a newer schema: %v", err)
+	}
+	l, err := migrations.LevelOf(t.Context(), pgtest.URL(t), schema)
+	if err != nil || l.At != l.Known+1 {
+		t.Errorf("LevelOf = %+v, %v, want a level beyond what is known", l, err)
+	}
+	log := postgres.New(pool, postgres.Options{})
+	defer log.Close()
+	if err := log.Append(t.Context(), "agent/build:42", 0, ledger.Meta{Actor: "test", Command: "1"}, agent.Registered{Agent: "build:42", Wallet: eip191.Address{1}}); err != nil {
+		t.Errorf("a record cannot be added to a newer schema: %v", err)
+	}
+}
+
+func TestLevelOf(t *testing.T) {
+	t.Parallel()
+	l, err := migrations.LevelOf(t.Context(), pgtest.URL(t), "test_never_made")
+	if err != nil || l.At != 0 || l.Known == 0 {
+		t.Errorf("LevelOf without a schema = %+v, %v, want level 0", l, err)
+	}
+	pool := pgtest.Open(t)
+	if l, err = migrations.LevelOf(t.Context(), pgtest.URL(t), pgtest.Schema(pool)); err != nil || l.At != l.Known {
+		t.Errorf("LevelOf a new schema = %+v, %v, want all migrations", l, err)
+	}
+	if _, err := migrations.LevelOf(t.Context(), "host=/nonexistent user=x dbname=y", "mystery"); err == nil {
+		t.Error("LevelOf without a database succeeds")
+	}
+}
+
+// What a migration may do is said in the package comment: programs of two versions
+// work on one schema. The first nine were never released without each other.
+func TestMigrationsOnlyAdd(t *testing.T) {
+	t.Parallel()
+	const together = 9
+	files, err := filepath.Glob("*.sql")
+	if err != nil || len(files) < together {
+		t.Fatalf("migrations: %v, %v", files, err)
+	}
+	takes := regexp.MustCompile(`(?i)\b(drop|truncate|rename|alter\s+column|set\s+not\s+null|revoke)\b`)
+	adds := regexp.MustCompile(`(?is)\badd\s+column\b[^,;]*`)
+	for _, f := range files[together:] {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sql := regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(string(data), "")
+		if m := takes.FindString(sql); m != "" {
+			t.Errorf("%s has %q: a program of the version before would lose what it works with", f, m)
+		}
+		for _, c := range adds.FindAllString(sql, -1) {
+			if strings.Contains(strings.ToLower(c), "not null") && !strings.Contains(strings.ToLower(c), "default") {
+				t.Errorf("%s: %q has no default: a program of the version before could not write there", f, strings.TrimSpace(c))
+			}
 		}
 	}
 }

@@ -262,6 +262,18 @@ func (r Reader) OpenCommits(ctx context.Context, size uint64, limit int) ([]roll
 		order by c.n limit $2`, size, limit)
 }
 
+// OldestOpenCommit returns when the first commit that is in no batch yet was recorded, the
+// zero time if there is none.
+func (r Reader) OldestOpenCommit(ctx context.Context) (t time.Time, err error) {
+	err = r.Pool.QueryRow(ctx, `
+		select recorded from batch_commits
+		where n >= (select coalesce(max(first + count), 0) from batches) order by n limit 1`).Scan(&t)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return t, nil
+	}
+	return t.UTC(), err
+}
+
 func scanOpen(row pgx.CollectableRow) (o rollup.Open, err error) {
 	var commit []byte
 	if err = row.Scan(&commit, &o.Index, &o.Time); err != nil {

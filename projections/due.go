@@ -23,7 +23,7 @@ import (
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 8, Visibility: domain.Sealed,
+	Name: "due", Version: 9, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -55,6 +55,7 @@ var DueWork = Projection{
 			state   text   not null,
 			paying  boolean not null default false, -- it is not known what became of a payment
 			sent    timestamptz,
+			ended   timestamptz, -- when it got its outcome
 			head    text   not null, -- hash of the last record of its stream
 			family  text,
 			result  bytea -- once revealed
@@ -105,7 +106,9 @@ var DueWork = Projection{
 	Indexes: `
 		create index on due_consents (agent);
 		create index on due_slots (consent, day, slot);
-		create index on due_slots (consent) where state not in ('committed', 'revealed')`,
+		create index on due_slots (consent) where state not in ('committed', 'revealed');
+		create index on due_slots (sent) where sent is not null;
+		create index on due_slots (ended) where ended is not null`,
 	Apply: applyDue,
 }
 
@@ -142,16 +145,17 @@ var (
 		insert into due_plans (consent, day, opened, count)
 		select * from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[])
 		on conflict (consent, day) do update set opened = excluded.opened, count = excluded.count`}
-	addDueSlot = &Change{Table: "due_slots", Key: 1, Copies: []string{"shop", "head", "state", "paying", "sent", "family", "result", "consent", "day", "slot"}, SQL: `
-		insert into due_slots (shop, head, state, paying, sent, family, result, consent, day, slot)
-		select * from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::bytea[],
-			$8::text[], $9::bigint[], $10::int[])`}
+	addDueSlot = &Change{Table: "due_slots", Key: 1, Copies: []string{"shop", "head", "state", "paying", "sent", "ended", "family", "result", "consent", "day", "slot"}, SQL: `
+		insert into due_slots (shop, head, state, paying, sent, ended, family, result, consent, day, slot)
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::bytea[],
+			$9::text[], $10::bigint[], $11::int[])`}
 	// moveDueSlot leaves what it is given no value for.
 	moveDueSlot = &Change{Table: "due_slots", Key: 1, Merges: true, Into: addDueSlot, SQL: `
 		update due_slots s set head = v.head, state = coalesce(v.state, s.state), paying = coalesce(v.paying, s.paying),
-			sent = coalesce(v.sent, s.sent), family = coalesce(v.family, s.family), result = coalesce(v.result, s.result)
-		from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::text[], $7::bytea[])
-			as v (shop, head, state, paying, sent, family, result)
+			sent = coalesce(v.sent, s.sent), ended = coalesce(v.ended, s.ended), family = coalesce(v.family, s.family),
+			result = coalesce(v.result, s.result)
+		from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::bytea[])
+			as v (shop, head, state, paying, sent, ended, family, result)
 		where s.shop = v.shop`}
 	addDueSeal = &Change{Table: "due_seals", Key: 2, Gathers: true, SQL: `
 		insert into due_seals (consent, day, hours)
@@ -298,13 +302,18 @@ func applyDuePlan(tx Tx, e domain.Event) error {
 
 func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
 	id, head := r.Stream.ID(), r.Hash.String()
-	step := func(state shop.State) error { return tx.Do(moveDueSlot, id, head, string(state), nil, nil, nil, nil) }
-	paying := func(paying bool) error { return tx.Do(moveDueSlot, id, head, nil, paying, nil, nil, nil) }
+	step := func(state shop.State) error {
+		return tx.Do(moveDueSlot, id, head, string(state), nil, nil, nil, nil, nil)
+	}
+	end := func(state shop.State) error {
+		return tx.Do(moveDueSlot, id, head, string(state), nil, nil, r.Time, nil, nil)
+	}
+	paying := func(paying bool) error { return tx.Do(moveDueSlot, id, head, nil, paying, nil, nil, nil, nil) }
 	switch e := e.(type) {
 	case shop.Committed:
-		return tx.Do(addDueSlot, id, head, string(shop.StateCommitted), false, nil, nil, nil, e.Consent, e.Day, e.Slot)
+		return tx.Do(addDueSlot, id, head, string(shop.StateCommitted), false, nil, nil, nil, nil, nil, e.Consent, e.Day, e.Slot)
 	case shop.Sent:
-		return tx.Do(moveDueSlot, id, head, string(shop.StateSent), nil, r.Time, nil, nil)
+		return tx.Do(moveDueSlot, id, head, string(shop.StateSent), nil, r.Time, nil, nil, nil)
 	case shop.PaymentReserved:
 		return paying(true)
 	case shop.PaymentSettled:
@@ -314,19 +323,19 @@ func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
 	case shop.Replied:
 		return step(shop.StateReplied)
 	case shop.Judged:
-		return step(shop.StateJudged)
+		return end(shop.StateJudged)
 	case shop.Missed:
-		return step(shop.StateMissed)
+		return end(shop.StateMissed)
 	case shop.Cancelled:
-		return step(shop.StateCancelled)
+		return end(shop.StateCancelled)
 	case shop.Revealed:
 		result, err := domain.Canonical(e.Result)
 		if err != nil {
 			return err
 		}
-		return tx.Do(moveDueSlot, id, head, string(shop.StateRevealed), nil, nil, e.Family, result)
+		return tx.Do(moveDueSlot, id, head, string(shop.StateRevealed), nil, nil, nil, e.Family, result)
 	case shop.Erased:
-		return tx.Do(moveDueSlot, id, head, nil, nil, nil, nil, nil)
+		return tx.Do(moveDueSlot, id, head, nil, nil, nil, nil, nil, nil)
 	}
 	return nil
 }

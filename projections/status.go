@@ -99,6 +99,33 @@ func (r *Runner) Status(ctx context.Context) ([]Standing, error) {
 	return list, nil
 }
 
+// Stale returns the names of projections whose tables are of an earlier version, or not
+// there, in order. It changes nothing, unlike [Runner.Init].
+func (r *Runner) Stale(ctx context.Context) (names []string, err error) {
+	if err := r.exist(ctx); err != nil {
+		return nil, err
+	}
+	versions := make(map[string]int)
+	var name string
+	var version int
+	rows, err := r.Pool.Query(ctx, `select name, version from checkpoints`)
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&name, &version}, func() error {
+			versions[name] = version
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the checkpoints: %w", err)
+	}
+	for _, p := range r.Projections {
+		if versions[p.Name] < p.Version {
+			names = append(names, p.Name)
+		}
+	}
+	return names, nil
+}
+
 // exist returns [domain.ErrNotFound] if no service has ever made the read models.
 func (r *Runner) exist(ctx context.Context) error {
 	var made bool

@@ -14,7 +14,8 @@ import (
 const scrapeTimeout = 10 * time.Second
 
 // metrics returns the handler of the metrics: those of the process, where the read
-// models stand at the moment they are asked for, and what came of requests of producers.
+// models stand and what waits for the shopper at the moment they are asked for, and what
+// the process has counted. docs/OPERATIONS.md lists them.
 func (s *server) metrics() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -22,8 +23,11 @@ func (s *server) metrics() http.Handler {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&standings{server: s},
 	)
-	if s.Submissions != nil {
-		registry.MustRegister(s.Submissions.requests, s.Submissions.events)
+	if s.Vitals != nil {
+		registry.MustRegister(&signs{server: s})
+	}
+	if s.Counters != nil {
+		registry.MustRegister(s.Counters)
 	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 }
@@ -75,35 +79,5 @@ func (s *standings) Collect(ch chan<- prometheus.Metric) {
 			rebuilding = 1
 		}
 		gauge(rebuilds, rebuilding, p.Name)
-	}
-}
-
-// Submissions counts what came of the requests of producers. Its methods may be called
-// from several goroutines.
-type Submissions struct {
-	requests *prometheus.CounterVec
-	events   *prometheus.CounterVec
-}
-
-// NewSubmissions returns what has counted nothing yet.
-func NewSubmissions() *Submissions {
-	outcome := []string{"outcome"}
-	return &Submissions{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mystery_producer_requests_total",
-			Help: "Requests of producers, by outcome: recorded, known, or the type of the problem.",
-		}, outcome),
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mystery_producer_events_total",
-			Help: "Events in requests of producers that were answered with recorded or known.",
-		}, outcome),
-	}
-}
-
-// Count counts one request, with so many events in it that were taken.
-func (s *Submissions) Count(outcome string, events int) {
-	s.requests.WithLabelValues(outcome).Inc()
-	if events > 0 {
-		s.events.WithLabelValues(outcome).Add(float64(events))
 	}
 }

@@ -1,8 +1,8 @@
 // Package operator is the interface for whoever runs the service: where the read models
-// stand, and what can be done about it, and metrics.
+// stand, and what can be done about it, metrics, and profiles of the process.
 //
-// It tells of sealed records too, by their number and their streams, so it is nothing for
-// the public: serve it on a loopback address only, see [Loopback]. A request that a web
+// It tells of sealed records too, by their number, their streams and when tasks are sent,
+// so it is nothing for the public: serve it on a loopback address only, see [Loopback]. A request that a web
 // page can have caused is refused, whatever address it comes from.
 package operator
 
@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"net/netip"
 	"strings"
 	"time"
@@ -30,13 +31,13 @@ const Root = "/v1/operator"
 // maxBody bounds the body of a request.
 const maxBody = 64 << 10
 
-// A Config is what the interface stands on. All fields but Submissions and Logger are
-// required.
+// A Config is what the interface stands on. ReadModels and Now are required.
 type Config struct {
-	ReadModels  *projections.Runner
-	Submissions *Submissions     // nil: this process takes none
-	Now         func() time.Time // programme time; the age of what waits is told by it
-	Logger      *slog.Logger     // nil: silent
+	ReadModels *projections.Runner
+	Vitals     func(context.Context) (Vitals, error) // nil: there are none
+	Counters   *Counters                             // nil: this process counts nothing
+	Now        func() time.Time                      // programme time; the age of what waits is told by it
+	Logger     *slog.Logger                          // nil: silent
 }
 
 // A Projection is where a read model stands.
@@ -110,6 +111,7 @@ type server struct{ Config }
 // New returns the handler of the interface:
 //
 //	GET  /metrics
+//	GET  /debug/pprof/                           see net/http/pprof
 //	GET  /v1/operator/projections
 //	POST /v1/operator/projections/rebuild        {"projections": ["shops"]}: all if there are none
 //	POST /v1/operator/projections/retry          {"projection": "shops", "stream": "shop/…"}: all if left out
@@ -123,6 +125,10 @@ func New(c Config) http.Handler {
 	s := &server{c}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics())
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET "+Root+"/projections", s.status)
 	mux.HandleFunc("POST "+Root+"/projections/rebuild", s.rebuild)
 	mux.HandleFunc("POST "+Root+"/projections/retry", s.retry)

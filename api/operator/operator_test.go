@@ -7,9 +7,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/karatum/mystery/api/operator"
 	"github.com/karatum/mystery/commands/eventlog/memory"
@@ -19,6 +26,7 @@ import (
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/migrations/pgtest"
 	"github.com/karatum/mystery/projections"
+	"github.com/karatum/mystery/projections/publiclog"
 )
 
 const stream = "agent/build:42"
@@ -95,6 +103,124 @@ func TestStatusAndMetrics(t *testing.T) {
 		if code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("metrics = %d without %q", code, want)
 		}
+	}
+}
+
+// everything returns the interface of a process that has counted everything there is to
+// count, with all signs of life.
+func everything(t *testing.T) http.Handler {
+	t.Helper()
+	_, r := open(t)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	c := operator.NewCounters("v1.2.3")
+	c.Request("/v1/mystery/consents/{id}", "GET", 200, 3*time.Millisecond)
+	c.Submission("recorded", 2)
+	c.Cycle(now, nil)
+	c.Cycle(now.Add(time.Second), errors.New("no answer"))
+	return operator.New(operator.Config{
+		ReadModels: r, Now: func() time.Time { return now }, Counters: c,
+		Vitals: func(context.Context) (operator.Vitals, error) {
+			return operator.Vitals{
+				Shopper: projections.Vitals{
+					Consents: 3, Unplanned: 1, InFlight: 2, LastSent: now.Add(-time.Minute), LastEnded: now.Add(-time.Hour),
+					Due: 4, OldestDue: now.Add(-90 * time.Second),
+				},
+				PublicLog: publiclog.Standing{Size: 12, Published: 10, Signed: now.Add(-5 * time.Minute)},
+				Open:      now.Add(-30 * time.Minute), Attesting: "ok", Pauses: 1, Clock: 1500 * time.Millisecond, Conns: 2, IdleConns: 5, MaxConns: 24,
+			}, nil
+		},
+	})
+}
+
+// The list in the manual is what dashboards and alarms are made from.
+func TestMetricsAreThoseOfTheManual(t *testing.T) {
+	t.Parallel()
+	code, body := ask(t, everything(t), "GET", "/metrics", "", nil)
+	if code != http.StatusOK {
+		t.Fatalf("metrics = %d, %s", code, body)
+	}
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "mystery_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := names(`(?m)^# TYPE (mystery_\w+) `, body)
+	if diff := cmp.Diff(names("(?m)^\\| `(mystery_\\w+)", string(manual)), served); diff != "" {
+		t.Errorf("metrics (-manual +served):\n%s", diff)
+	}
+	for _, want := range []string{
+		`mystery_build_info{version="v1.2.3"} 1`,
+		`mystery_http_request_duration_seconds_count{method="GET",route="/v1/mystery/consents/{id}",status="200"} 1`,
+		`mystery_producer_events_total{outcome="recorded"} 2`,
+		`mystery_worker_cycles_total{outcome="failed"} 1`,
+		"mystery_worker_last_cycle_timestamp_seconds 1.7723664e+09",
+		"mystery_shopper_last_send_timestamp_seconds 1.77236634e+09",
+		"mystery_shopper_oldest_due_seconds 90",
+		"mystery_commits_oldest_unsealed_seconds 1800",
+		`mystery_attester_state{state="ok"} 1`,
+		"mystery_database_clock_offset_seconds 1.5",
+		"mystery_vitals_up 1",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics lack %q:\n%s", want, body)
+		}
+	}
+}
+
+// names returns what the first group of a pattern matches in text, sorted.
+func names(pattern, text string) (list []string) {
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		list = append(list, m[1])
+	}
+	slices.Sort(list)
+	return list
+}
+
+// When the database does not answer, what the process knows by itself is still told,
+// and nothing that would pass for a measurement.
+func TestMetricsWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	_, r := open(t)
+	r.Pool.Close()
+	h := operator.New(operator.Config{
+		ReadModels: r, Now: time.Now, Counters: operator.NewCounters("devel"),
+		Vitals: func(context.Context) (operator.Vitals, error) {
+			return operator.Vitals{MaxConns: 24}, errors.New("no answer")
+		},
+	})
+	code, body := ask(t, h, "GET", "/metrics", "", nil)
+	for _, want := range []string{"mystery_vitals_up 0", "mystery_projections_up 0", "mystery_database_max_connections 24", "mystery_build_info"} {
+		if code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("metrics = %d without %q", code, want)
+		}
+	}
+	for _, never := range []string{"mystery_shopper_", "mystery_worker_last_cycle", "mystery_commits_"} {
+		if strings.Contains(body, never) {
+			t.Errorf("metrics hold %q, which cannot be known", never)
+		}
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	h, _ := open(t)
+	for path, says := range map[string]string{"": "goroutine", "goroutine?debug=1": "TestProfiles", "heap?debug=1": "heap profile"} {
+		code, body := ask(t, h, "GET", "/debug/pprof/"+path, "", nil)
+		if code != http.StatusOK || !strings.Contains(body, says) {
+			t.Errorf("GET /debug/pprof/%s = %d, want %q in it", path, code, says)
+		}
+	}
+	far := func(r *http.Request) { r.Host = "rebound.example:8081" }
+	if code, _ := ask(t, h, "GET", "/debug/pprof/heap", "", far); code != http.StatusForbidden {
+		t.Errorf("a profile for a web page = %d, want 403", code)
 	}
 }
 

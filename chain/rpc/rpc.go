@@ -25,8 +25,10 @@ import (
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/karatum/mystery/chain/node"
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 )
 
@@ -297,6 +299,8 @@ func askFor[T any](ctx context.Context, c *Client, e *endpoint, timeout time.Dur
 	if err := e.aside(c); err != nil {
 		return zero, err
 	}
+	ctx, end := commands.StartSpan(ctx, "rpc", attribute.Int64("mystery.chain", int64(c.chain)), attribute.String("server.address", e.node.Name())) //nolint:gosec // ids of chains are below 2^53
+	defer func() { end(err) }()
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -173,5 +174,74 @@ func TestStalledAgentHoldsUpNobody(t *testing.T) {
 	}
 	if ended != 1 {
 		t.Errorf("%s was judged %d times, want once", stalled, ended)
+	}
+}
+
+// TestTasksThatLeftAreWaitedFor ends a worker while an agent thinks: the answer is
+// recorded all the same, and nothing else leaves.
+func TestTasksThatLeftAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, "33")
+	w := s.prog.Worker
+	w.Async = true
+	reached, answer := make(chan context.Context, 24), make(chan struct{})
+	w.Field = &answering{w.Field, func(ctx context.Context, c agents.Call) (agents.Reply, error) {
+		release, err := c.Gate(ctx)
+		if err != nil {
+			return agents.Reply{}, err
+		}
+		release()
+		reached <- ctx
+		select {
+		case <-answer:
+			return agents.Reply{Status: http.StatusOK, Text: "I cannot do that."}, nil
+		case <-ctx.Done():
+			return agents.Reply{}, ctx.Err()
+		}
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var asked context.Context // that of the task, to see whether it is given up
+	for asked == nil {
+		next, err := w.Step(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case asked = <-reached:
+		case <-time.After(20 * time.Millisecond):
+			s.clock.Jump(next)
+		}
+	}
+	waiting := lastSent(t, s)
+	stop()
+	if asked.Err() != nil {
+		t.Error("a task that has left is given up when the worker is told to end")
+	}
+	close(answer)
+	if err := w.Run(ctx, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var types []domain.Type
+	for r, err := range s.prog.Service.Log.Stream(t.Context(), waiting, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, r.Type)
+	}
+	if !slices.Contains(types, shop.Replied{}.EventType()) || !slices.Contains(types, shop.Judged{}.EventType()) {
+		t.Errorf("what was recorded of the task is %v, want its answer too", types)
+	}
+	for range 24 { // a day in which others are due
+		s.clock.Jump(s.clock.Now().Add(time.Hour))
+		if _, err := w.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Run(ctx, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if last := lastSent(t, s); last != waiting {
+		t.Errorf("%s was sent by a worker that had been told to end", last)
 	}
 }

@@ -14,9 +14,26 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karatum/mystery/cmd/internal/doctest"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/verify"
 )
+
+// follow does what the tutorial says.
+func follow(t *testing.T, program, url, ref string) {
+	t.Helper()
+	for _, needed := range []string{"bash", "curl", "jq"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Logf("the tutorial is not followed: %v", err)
+			return
+		}
+	}
+	out := doctest.Run(t, "CHECK.md", "check", []string{"URL=" + url, "AGENT=" + ref}, map[string]string{"karatum-verify": "exec '" + program + "'"})
+	// Nobody was examined in these few days.
+	if !strings.Contains(out, "verdict             insufficient") {
+		t.Errorf("the tutorial does not come to the verdict:\n%s", out)
+	}
+}
 
 // A stranger checks some days with karatum-verify: over the network and offline from
 // bundles, slot by slot, day by day and the log as a whole, with and without asking the
@@ -37,6 +54,7 @@ func TestStranger(t *testing.T) {
 	}
 	st := stranger{t, program, t.TempDir()}
 	base := s.api.base
+	follow(t, program, base, string(consents["exam-aware"].Agent))
 
 	var log struct{ Size, Seen uint64 }
 	state := filepath.Join(st.dir, "log.json")

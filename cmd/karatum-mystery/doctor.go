@@ -33,7 +33,10 @@ func (p *program) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is missing for the service to run as it should",
-		Args:  cobra.NoArgs,
+		Long: `Say what is missing for the service to run as it should, a line for each check. It
+changes nothing in a database that was ever used, so it may run beside the service, and
+before an upgrade. The exit code is 1 if a check fails, and 0 if all are ok or warnings.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := p.examineSelf(cmd)
 			var text strings.Builder
@@ -56,32 +59,54 @@ func (p *program) doctor() *cobra.Command {
 }
 
 func (p *program) examineSelf(cmd *cobra.Command) []check {
-	c := assembly.ConfigFrom(p.getenv)
-	checks := []check{publicURL(c), secret(c), logKey(c), witnesses(c), sources(c), proofAddress(c), egress(cmd.Context(), c), proxies(c)}
-	prog, err := assembly.Open(cmd.Context(), c, assembly.Options{Join: true})
+	ctx, c := cmd.Context(), assembly.ConfigFrom(p.getenv)
+	checks := []check{publicURL(c), secret(c), logKey(c), witnesses(c), sources(c), proofAddress(c), egress(ctx, c), proxies(c)}
+	prog, err := assembly.Open(ctx, c, assembly.Options{Join: true, AsIs: true})
 	if err != nil {
 		return append(checks, check{"start", "fail", domain.Sentence(err)})
 	}
 	defer prog.Close()
-	where := "the server at MYSTERY_DATABASE_URL"
-	if c.DatabaseURL == "" {
-		where = "a private PostgreSQL in " + c.StateDir + "; one machine only, and its administrator can rewrite it"
-	}
-	checks = append(checks, check{"database", "ok", where})
-	state, err := prog.Service.CurrentProgramme(cmd.Context())
+	checks = append(checks, database(ctx, c, prog), migrated(ctx, prog))
+	state, err := prog.Service.CurrentProgramme(ctx)
 	switch {
 	case err != nil:
-		checks = append(checks, check{"programme", "fail", err.Error()})
+		checks = append(checks, check{"programme", "fail", domain.Sentence(err)})
 	case len(state.Paused) > 0:
 		checks = append(checks, check{"programme", "warn", "paused: " + scopes(state.Paused) + "; karatum-mystery programme resume ends a pause"})
 	default:
 		checks = append(checks, check{"programme", "ok", fmt.Sprintf("terms version %d, identity pool version %d, catalogue %s",
 			state.Terms.Version, state.Pool.Version, state.Catalogue.Digest)})
 	}
-	checks = append(checks, operatorKeys(cmd.Context(), prog)...)
-	checks = append(checks, chains(cmd.Context(), prog)...)
-	checks = append(checks, attesting(cmd.Context(), prog)...)
-	return append(checks, payers(cmd.Context(), prog))
+	checks = append(checks, operatorKeys(ctx, prog)...)
+	checks = append(checks, vitals(ctx, c, prog)...)
+	checks = append(checks, chains(ctx, prog)...)
+	checks = append(checks, attesting(ctx, prog)...)
+	return append(checks, payers(ctx, prog))
+}
+
+// database says where the database is, and in the words of /readyz whether it answers.
+func database(ctx context.Context, c assembly.Config, prog *assembly.Programme) check {
+	const name = "database"
+	if why := prog.Ready(ctx); why != "" {
+		return check{name, "fail", why}
+	}
+	if c.DatabaseURL == "" {
+		return check{name, "ok", "a private PostgreSQL in " + c.StateDir + "; one machine only, and its administrator can rewrite it"}
+	}
+	return check{name, "ok", "the server at MYSTERY_DATABASE_URL"}
+}
+
+// migrated says how far the database is migrated. One that is behind is not opened.
+func migrated(ctx context.Context, prog *assembly.Programme) check {
+	const name = "migrations"
+	l, err := prog.Level(ctx)
+	switch {
+	case err != nil:
+		return check{name, "fail", domain.Sentence(err)}
+	case l.At > l.Known:
+		return check{name, "warn", fmt.Sprintf("the database is at %d, and this program knows %d: a newer one was here; finish the upgrade", l.At, l.Known)}
+	}
+	return check{name, "ok", fmt.Sprintf("all %d are made", l.At)}
 }
 
 // attesting says whether batches can be attested, and how it went last.

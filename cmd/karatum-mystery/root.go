@@ -64,8 +64,12 @@ Environment (all optional):
                                 to 24h (10m)
   MYSTERY_INCIDENT_SEVERITY     medium, or high to take wrong answers for more than the profile
                                 does; a change goes on public record (as the ledger has it)
-  MYSTERY_OPERATOR_ADDR         loopback address, such as localhost:8081, of metrics and
-                                of the interface to the read models; if unset, none
+  MYSTERY_OPERATOR_ADDR         loopback address, such as localhost:8081, of metrics,
+                                profiles and the interface to the read models; if
+                                unset, none
+  OTEL_EXPORTER_OTLP_ENDPOINT   OpenTelemetry collector that traces are sent to by OTLP over
+                                HTTP, such as http://localhost:4318; if unset, none are.
+                                Other OTEL_ variables mean what they always do
   MYSTERY_CHAIN                 chain id on which contract wallets of owners are (84532)
   MYSTERY_RPC_<chain id>        nodes of a chain, http(s) URLs by commas, such as
                                 MYSTERY_RPC_84532; "none" asks none (public nodes of
@@ -158,7 +162,7 @@ func (p *program) mark(c *cobra.Command) {
 // open assembles the programme as the environment says. One that is to stay owns
 // its private database; the others join the one that does.
 func (p *program) open(ctx context.Context, stay bool) (*assembly.Programme, error) {
-	return assembly.Open(ctx, assembly.ConfigFrom(p.getenv), assembly.Options{Log: p.logger(), Join: !stay})
+	return assembly.Open(ctx, assembly.ConfigFrom(p.getenv), assembly.Options{Log: p.logger(), Version: version, Join: !stay})
 }
 
 func (p *program) logger() *slog.Logger {

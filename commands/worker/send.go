@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/commands/agents/x402"
 	"github.com/karatum/mystery/commands/tables"
@@ -40,7 +43,9 @@ func (w *Worker) launch(ctx context.Context, v *view, d *planned, s plan.Slot, i
 		return Slot{}, errWait
 	}
 	w.flying[id] = true
+	ctx, landed := outlive(ctx, w.deadline()+landing)
 	w.flight.Go(func() {
+		defer landed()
 		_, err := w.send(ctx, v, d, s, id, commits)
 		if err != nil && !errors.Is(err, errWait) && ctx.Err() == nil {
 			w.Log.ErrorContext(ctx, "a task could not be carried out", "shop", id, "error", err)
@@ -52,6 +57,20 @@ func (w *Worker) launch(ctx context.Context, v *view, d *planned, s plan.Slot, i
 	return Slot{}, errWait // what comes of it is in the ledger when the cycle looks again
 }
 
+// landing is what a task that was answered at its deadline has left to get on record.
+const landing = 15 * time.Second
+
+// outlive returns a context that ends a grace behind ctx: what has left is waited for,
+// and not given up because the process is told to end.
+func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return long, func() {
+		stop()
+		cancel()
+	}
+}
+
 func (w *Worker) isFlying(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +80,9 @@ func (w *Worker) isFlying(id string) bool {
 // send carries a task to the agent, at most once: shop.sent is appended while the
 // gate is held and before the first byte leaves. It returns errWait if the task
 // may not leave now, and nothing was sent. The commits are those of its day.
-func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id string, commits []domain.Hash) (Slot, error) {
+func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id string, commits []domain.Hash) (_ Slot, err error) {
+	ctx, end := commands.StartSpan(ctx, "send", attribute.String("mystery.shop", id))
+	defer func() { end(unlessWaiting(err)) }()
 	ep := endpoint(v.Granted.Payload, s.Choice.Endpoint)
 	host, err := agents.HostOf(ep.URL)
 	if err != nil {
@@ -125,6 +146,14 @@ func (w *Worker) send(ctx context.Context, v *view, d *planned, s plan.Slot, id 
 	return Slot{}, err
 }
 
+// unlessWaiting returns nil for a task that only had to wait.
+func unlessWaiting(err error) error {
+	if l := (later{}); errors.Is(err, errWait) || errors.As(err, &l) {
+		return nil
+	}
+	return err
+}
+
 // An attempt is one try to send a task, and its [agents.Gate].
 type attempt struct {
 	w       *Worker
@@ -142,6 +171,8 @@ type attempt struct {
 func (a *attempt) mayLeave(ctx context.Context) error {
 	now := a.w.Now()
 	switch {
+	case a.w.ending.Load():
+		return errWait // another process sends it, or this one when it is back
 	case now.After(a.sendAt.Add(sendWindow)):
 		return a.wait(shop.OperatorLate, errWait)
 	case !a.w.fresh(a.task.Consent, a.sent.Endpoint, now):

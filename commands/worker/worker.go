@@ -15,9 +15,11 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
@@ -61,6 +63,9 @@ type Worker struct {
 	Async    bool             // send beside the cycle; without, Step waits for each answer
 	Log      *slog.Logger
 
+	// Cycled is told what came of each step that Run takes; nil tells nobody.
+	Cycled func(err error)
+
 	// CheckEvery is the interval at which host proofs and surfaces are read: an hour
 	// if zero, and a day at most. Beyond two hours tasks are missed, for nothing is
 	// sent on an older proof.
@@ -75,7 +80,8 @@ type Worker struct {
 	flying  map[string]bool              // shops that are being sent, with Async
 	unread  map[consent.Endpoint]string  // endpoints whose last reading failed, and why
 	flight  sync.WaitGroup
-	holder  string // of leases
+	ending  atomic.Bool // nothing leaves any more
+	holder  string      // of leases
 }
 
 // Work is what the worker reads: a private read model, caught up by CatchUp.
@@ -245,12 +251,19 @@ func (w *Worker) deadline() time.Duration {
 	return consent.TaskDeadline
 }
 
-// Run steps until ctx ends, looking at least once in each interval. When it
-// returns, nothing is on its way any more.
+// Run steps until ctx ends, looking at least once in each interval. From then on nothing
+// leaves, and tasks that have left are waited for, as long as an agent may take for
+// one. When Run returns, nothing is on its way any more; what was given up comes out as
+// lost, and all else goes on where it stood when a worker steps again. A Worker runs
+// once.
 func (w *Worker) Run(ctx context.Context, interval time.Duration) error {
+	defer context.AfterFunc(ctx, func() { w.ending.Store(true) })()
 	defer w.flight.Wait()
 	for ctx.Err() == nil {
 		next, err := w.Step(ctx)
+		if w.Cycled != nil && ctx.Err() == nil {
+			w.Cycled(err)
+		}
 		if err != nil && ctx.Err() == nil {
 			w.Log.ErrorContext(ctx, "a step of the cycle failed and is tried again", "error", err)
 		}
@@ -269,6 +282,8 @@ func (w *Worker) Run(ctx context.Context, interval time.Duration) error {
 // Step does everything that is due now and returns the next moment at which
 // something will be. An error of one consent does not keep the others waiting.
 func (w *Worker) Step(ctx context.Context) (next time.Time, err error) {
+	ctx, end := commands.StartSpan(ctx, "cycle")
+	defer func() { end(err) }()
 	if err := w.Work.CatchUp(ctx); err != nil {
 		return time.Time{}, err
 	}
@@ -343,6 +358,8 @@ func (w *Worker) name() string {
 
 // serve does what is due for one consent.
 func (w *Worker) serve(ctx context.Context, c Consent, now time.Time) (next time.Time, err error) {
+	ctx, end := commands.StartSpan(ctx, "consent", attribute.String("mystery.consent", c.Granted.Consent))
+	defer func() { end(err) }()
 	if err := w.expire(ctx, &c, now); err != nil {
 		return time.Time{}, err
 	}

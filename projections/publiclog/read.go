@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,6 +38,41 @@ func (r Reader) Head(ctx context.Context) (h Head, err error) {
 		return nil
 	})
 	return h, err
+}
+
+// A Standing is how far the public log is, whether that is published or not.
+type Standing struct {
+	Position  uint64 // of the last record of the ledger that was read
+	Size      uint64
+	Published uint64    // size of the latest published checkpoint; 0 before the first
+	Signed    time.Time // when that was signed; zero before the first
+
+	// The last leaf, if there is one: a version of a stream, and its hash.
+	Stream  ledger.Stream
+	Version uint64
+	Hash    domain.Hash
+}
+
+// Standing returns how far the public log is.
+func (r Reader) Standing(ctx context.Context) (s Standing, err error) {
+	var signed *time.Time
+	var hash []byte
+	err = r.Pool.QueryRow(ctx, `
+		select h.position, h.size, coalesce(p.size, 0), p.signed_at, coalesce(l.stream, ''), coalesce(l.version, 0), l.hash
+		from tree_head h
+		left join (select size, signed_at from tree_published join tree_checkpoints using (size) order by size desc limit 1) p on true
+		left join (select stream, version, hash from tree_leaves order by index desc limit 1) l on true`).
+		Scan(&s.Position, &s.Size, &s.Published, &signed, &s.Stream, &s.Version, &hash)
+	if err != nil {
+		return s, fmt.Errorf("read how far the public log is: %w", err)
+	}
+	if signed != nil {
+		s.Signed = signed.UTC()
+	}
+	if hash != nil {
+		s.Hash = domain.Hash(hash)
+	}
+	return s, nil
 }
 
 // A view is the log as of one checkpoint, in one snapshot.

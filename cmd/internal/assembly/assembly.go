@@ -13,11 +13,14 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/karatum/mystery/api"
 	"github.com/karatum/mystery/api/operator"
@@ -75,6 +78,15 @@ type Options struct {
 	// Settings are of the private database, as "name=value".
 	Settings []string
 
+	// Version of the program, which metrics and traces name.
+	Version string
+
+	// AsIs leaves what an earlier program has made as it is: nothing is migrated, made
+	// anew or published. Open then returns an error matching [domain.ErrConflict], which
+	// says what to do, if this program cannot work on it before that is done. What was
+	// never begun is begun all the same.
+	AsIs bool
+
 	// Join lets this process use a private database that another one owns. Without
 	// it that is an error: what runs for long must not depend on another's life.
 	Join bool
@@ -109,9 +121,13 @@ type Programme struct {
 	public  publicLog
 	nodes   rpc.Set
 	clock   *Clock
+	asIs    bool // and there is something
 
-	submissions *operator.Submissions
-	closers     []func()
+	local    *postgres.Log // nil if the ledger is elsewhere
+	counters *operator.Counters
+	tracer   *sdktrace.TracerProvider // nil: nobody asked for traces
+	draining atomic.Bool
+	closers  []func()
 }
 
 // Open assembles the programme on its database, which it starts and migrates as
@@ -141,6 +157,9 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if err != nil {
 		return p, err
 	}
+	if err := p.openTraces(ctx, o); err != nil {
+		return p, err
+	}
 	if err := p.openDatabase(ctx, o); err != nil {
 		return p, err
 	}
@@ -166,11 +185,11 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.submissions = operator.NewSubmissions()
+	p.counters = operator.NewCounters(orElse(o.Version, "devel"))
 	p.bodies = &tables.Bodies{Pool: p.pool}
 	p.Reader = projections.Reader{Pool: p.pool}
 	p.runner = &projections.Runner{Log: p.ledger, Catalog: catalog, Pool: p.pool, Projections: projections.All(), Logger: p.log}
-	if err := p.runner.Init(ctx); err != nil {
+	if err := p.initReadModels(ctx); err != nil {
 		return p, err
 	}
 	p.Service = &commands.Service{
@@ -187,6 +206,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 		ExamField: worker.OneByOne{Field: field{o.Net.From(p.manners.proofFrom)}, Leases: leases}, Gate: steady{gate, p.clock},
 		Turns: &tables.Turns{Pool: p.pool, Most: consent.MaxPerHost, Every: consent.HostPause}, Bodies: p.bodies, CheckEvery: p.manners.checkEvery,
 		Leases: leases, Rand: p.Service.Rand, Now: p.Now, Sources: c.Sources, Parallel: parallel, Async: true, Log: p.log,
+		Cycled: func(err error) { p.counters.Cycle(p.Now(), err) },
 	}
 	if err := p.openChains(ctx, o); err != nil {
 		return p, err
@@ -198,8 +218,10 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 		return p, err
 	}
 	p.openAttester(attests, attestChain)
-	if err := p.publish(ctx); err != nil {
-		return p, err
+	if !p.asIs {
+		if err := p.publish(ctx); err != nil {
+			return p, err
+		}
 	}
 	return p, p.reportMissing(ctx)
 }
@@ -207,8 +229,8 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 // openLog opens the event log where the Config says it is.
 func (p *Programme) openLog(virtual func() time.Time) error {
 	if p.config.EventLog == "" {
-		log := postgres.New(p.pool, postgres.Options{Now: virtual})
-		p.ledger, p.closers = log, append(p.closers, log.Close)
+		p.local = postgres.New(p.pool, postgres.Options{Now: virtual})
+		p.ledger, p.closers = p.local, append(p.closers, p.local.Close)
 		return nil
 	}
 	log, err := kurrentdb.New(p.config.EventLog, kurrentdb.Options{Now: p.Now})
@@ -265,11 +287,41 @@ func (p *Programme) openDatabase(ctx context.Context, o Options) (err error) {
 			return fmt.Errorf("the private database: %w", err)
 		}
 	}
+	if o.AsIs {
+		if p.asIs, err = p.isUpToDate(ctx); err != nil {
+			return err
+		}
+	}
 	if p.pool, err = migrations.Connect(ctx, p.url, p.schema); err != nil {
 		return err
 	}
 	p.closers = append(p.closers, p.pool.Close)
 	return nil
+}
+
+// isUpToDate reports whether there is a schema, and returns an error matching
+// [domain.ErrConflict] if it is one of an earlier program.
+func (p *Programme) isUpToDate(ctx context.Context) (bool, error) {
+	l, err := migrations.LevelOf(ctx, p.url, p.schema)
+	if err == nil && l.At > 0 && l.At < l.Known {
+		err = fmt.Errorf("the database is at migration %d, and this program brings it to %d; start serve or work, which does that: %w",
+			l.At, l.Known, domain.ErrConflict)
+	}
+	return l.At > 0, err
+}
+
+// initReadModels creates the tables of the read models, and makes those anew that are of
+// an earlier program, unless everything is to be left as it is.
+func (p *Programme) initReadModels(ctx context.Context) error {
+	if !p.asIs {
+		return p.runner.Init(ctx)
+	}
+	stale, err := p.runner.Stale(ctx)
+	if err == nil && len(stale) > 0 {
+		err = fmt.Errorf("these read models are of an earlier program: %s; start serve or work, which makes them anew: %w",
+			strings.Join(stale, ", "), domain.ErrConflict)
+	}
+	return err
 }
 
 // openPrivate starts the private database, or finds the one that another process
@@ -346,8 +398,9 @@ func (p *Programme) CatchUp(ctx context.Context) error { return p.runner.CatchUp
 func (p *Programme) Handler() http.Handler {
 	return api.New(api.Config{
 		Service: p.Service, Reader: p.Reader, Ledger: p.Ledger, Bodies: p.bodies, PublicURL: p.config.PublicURL, Now: p.Now, Facts: p.facts(),
-		Producers: p.Service, Counted: p.submissions.Count,
+		Producers: p.Service, Counted: p.counters.Submission,
 		Limits: p.limits(), Reads: p.reads(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp, Attesting: p.Attesting,
+		Ready: p.Ready, Watch: p.watch,
 	})
 }
 

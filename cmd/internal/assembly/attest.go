@@ -176,6 +176,7 @@ const attestEvery = 10 * time.Second
 // Work runs the shopper's cycle, and beside it the attester if there is one, until ctx
 // ends.
 func (p *Programme) Work(ctx context.Context, interval time.Duration) error {
+	ctx = p.traced(ctx)
 	if p.Attester == nil {
 		return p.Worker.Run(ctx, interval)
 	}

@@ -68,6 +68,14 @@ func (c *Clock) Now() time.Time {
 	return c.theirs.Add(time.Since(c.at)).UTC()
 }
 
+// Offset returns by how much the clock that is followed was ahead of this machine's when
+// it was last measured.
+func (c *Clock) Offset() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.theirs.Sub(c.at.Round(0))
+}
+
 // Skewed reports whether the clocks moved against each other by more than a sender may
 // tolerate: the database's was set between the last two measurements, or since the last
 // one this machine's was, or the machine slept.

@@ -94,6 +94,12 @@ type Config struct {
 	// models stand. If empty, there is none.
 	OperatorAddr string
 
+	// TracesTo (OTEL_EXPORTER_OTLP_ENDPOINT) is the base URL of the OpenTelemetry collector
+	// that traces are sent to by OTLP over HTTP, such as http://localhost:4318. If empty,
+	// nothing is traced. Other variables of OpenTelemetry, such as
+	// OTEL_EXPORTER_OTLP_HEADERS and OTEL_TRACES_SAMPLER, mean what they always do.
+	TracesTo string
+
 	// Chain (MYSTERY_CHAIN) is the id of the chain on which the contract wallets of
 	// owners are. If empty, it is 84532, Base Sepolia.
 	Chain string
@@ -139,6 +145,7 @@ func ConfigFrom(getenv func(string) string) Config {
 		IncidentSeverity: getenv("MYSTERY_INCIDENT_SEVERITY"),
 
 		OperatorAddr: getenv("MYSTERY_OPERATOR_ADDR"),
+		TracesTo:     getenv("OTEL_EXPORTER_OTLP_ENDPOINT"),
 
 		Chain:  getenv("MYSTERY_CHAIN"),
 		Attest: attestingFrom(getenv),

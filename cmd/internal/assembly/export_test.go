@@ -6,3 +6,6 @@ var (
 	AddSecret    = addSecret
 	KeysThatPay  = Config.keysThatPay
 )
+
+// Traced is what a process runs its work below.
+var Traced = (*Programme).traced

@@ -11,7 +11,7 @@ import (
 
 // Operator returns the handler of the interface for the operator.
 func (p *Programme) Operator() http.Handler {
-	return operator.New(operator.Config{ReadModels: p.runner, Submissions: p.submissions, Now: p.Now, Logger: p.log})
+	return operator.New(operator.Config{ReadModels: p.runner, Vitals: p.Vitals, Counters: p.counters, Now: p.Now, Logger: p.log})
 }
 
 // OperatorListener returns the listener for it, nil if the Config names none.

@@ -54,8 +54,7 @@ func OpenStore(ctx context.Context, c Config, o Options) (s *Store, err error) {
 	if err := p.openLog(o.Now); err != nil { //nolint:contextcheck // a log lives until Close
 		return nil, err
 	}
-	s = &Store{Log: p.ledger, Catalog: commands.Catalog(), programme: p}
-	s.local, _ = p.ledger.(*postgres.Log)
+	s = &Store{Log: p.ledger, Catalog: commands.Catalog(), programme: p, local: p.local}
 	s.runner = &projections.Runner{Log: p.ledger, Catalog: s.Catalog, Pool: p.pool, Projections: projections.All(), Logger: p.log}
 	return s, nil
 }
