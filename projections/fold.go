@@ -61,8 +61,8 @@ type Change struct {
 	Merges bool
 
 	// Copies names the columns of Table that the arguments are, if all that the change does
-	// is to add a row with them. Many such rows are copied into the table, which takes half
-	// of the time. Where SQL knows what to do with a row that is there already, a copy fails,
+	// is to add a row with them. Many such rows are copied into the table, which takes the
+	// server less time. Where SQL knows what to do with a row that is there already, a copy fails,
 	// and the page is applied record by record: it is for rows that are added once.
 	Copies []string
 
