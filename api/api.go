@@ -55,8 +55,8 @@ type Bodies interface {
 	Get(ctx context.Context, key string) (salt, body []byte, err error)
 }
 
-// Config is what the interface needs. All fields but Attesting, Counted, Limits, Reads,
-// Proxies and Logger are required.
+// Config is what the interface needs. All fields but Written, Attesting, Counted, Limits,
+// Reads, Proxies and Logger are required.
 type Config struct {
 	Service   Service
 	Reader    projections.Reader
@@ -70,6 +70,11 @@ type Config struct {
 	// CatchUp applies everything in the log to the read models. It runs before
 	// a write is answered, so that the caller can read what it wrote.
 	CatchUp func(ctx context.Context) error
+
+	// Written returns how many public records the log holds, be they in the read models
+	// or not. It is asked once a write is on record, and tells the caller what to wait
+	// for; nil tells nobody.
+	Written func(ctx context.Context) (uint64, error)
 
 	// Attesting returns how attesting batches goes, "" if they are not attested; nil
 	// says the same.
@@ -106,7 +111,7 @@ func New(c Config) http.Handler {
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	s := &server{Config: c, router: chi.NewRouter()}
 	s.pages = s.explorer()
-	s.router.Use(identify, s.locate, s.recover, s.secure, share, s.bound, s.readable, tag, s.export, middleware.GetHead)
+	s.router.Use(identify, s.locate, s.recover, s.secure, share, s.bound, s.readable, tag, s.export, s.asOf, middleware.GetHead)
 	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		s.turnAway(w, r, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
 	})
@@ -133,6 +138,7 @@ func New(c Config) http.Handler {
 	s.registerBatches(api)
 	describeLists(api.OpenAPI())
 	describeAnswers(api.OpenAPI())
+	describeSizes(api.OpenAPI())
 	return s.router
 }
 
@@ -306,10 +312,12 @@ func (s *server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 	s.turnAway(w, r, newProblem(r.Context(), http.StatusInternalServerError, ""))
 }
 
-// caughtUp brings the read models up to what a request has just written. The
+// caughtUp brings the read models up to what a request has just written, and says in the
+// answer what to wait for where they are not seen to be. The
 // write stands whatever comes of it, so a failure is logged and not answered.
 func (s *server) caughtUp(ctx context.Context) {
 	if err := s.CatchUp(ctx); err != nil {
 		s.Logger.ErrorContext(ctx, "read models are behind a write", "requestId", requestOf(ctx).id, "err", err)
 	}
+	s.written(ctx, callerOf(ctx).answer)
 }

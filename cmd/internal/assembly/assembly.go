@@ -348,6 +348,7 @@ func (p *Programme) Handler() http.Handler {
 		Service: p.Service, Reader: p.Reader, Ledger: p.Ledger, Bodies: p.bodies, PublicURL: p.config.PublicURL, Now: p.Now, Facts: p.facts(),
 		Producers: p.Service, Counted: p.submissions.Count,
 		Limits: p.limits(), Reads: p.reads(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp, Attesting: p.Attesting,
+		Written: (&projections.Tally{Runner: p.runner}).Public,
 	})
 }
 
