@@ -11,20 +11,26 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/karatum/mystery/api/accept"
 	"github.com/karatum/mystery/api/explorer"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
@@ -99,6 +105,9 @@ type server struct {
 	router   chi.Router
 	pages    *explorer.Pages
 	underWay underWay
+
+	kept      *lru.Cache[string, kept]
+	reference *explorer.Reference // for people, of what is served to programs
 }
 
 // New returns the handler of the whole interface, with the probes /healthz and
@@ -109,9 +118,13 @@ func New(c Config) http.Handler {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
-	s := &server{Config: c, router: chi.NewRouter()}
+	answers, err := lru.New[string, kept](maxKept)
+	if err != nil {
+		panic(fmt.Sprintf("api: %v", err)) // the number is a good one
+	}
+	s := &server{Config: c, router: chi.NewRouter(), kept: answers}
 	s.pages = s.explorer()
-	s.router.Use(identify, s.locate, s.recover, s.secure, share, s.bound, s.readable, tag, s.export, s.asOf, middleware.GetHead)
+	s.router.Use(identify, s.locate, s.recover, s.secure, share, s.bound, s.readable, tag, s.export, s.asOf, choose, middleware.GetHead)
 	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		s.turnAway(w, r, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
 	})
@@ -139,6 +152,7 @@ func New(c Config) http.Handler {
 	describeLists(api.OpenAPI())
 	describeAnswers(api.OpenAPI())
 	describeSizes(api.OpenAPI())
+	s.reference = referenceOf(api.OpenAPI())
 	return s.router
 }
 
@@ -279,13 +293,40 @@ func (s *server) secure(next http.Handler) http.Handler {
 	})
 }
 
-// readable refuses a query that does not parse. Its broken parts would be dropped
-// without a word, and a filter with them.
+// readable refuses a query that does not parse, as its broken parts would be dropped
+// without a word, and a filter with them. It refuses bytes that are no text, which no
+// database takes for one.
 func (s *server) readable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		q, err := url.ParseQuery(r.URL.RawQuery)
+		for _, values := range q {
+			if slices.ContainsFunc(values, func(v string) bool { return !isText(v) }) {
+				err = errors.New("no text")
+			}
+		}
+		if err != nil {
 			s.turnAway(w, r, newProblem(r.Context(), http.StatusBadRequest, "the query of the URL cannot be read"))
 			return
+		}
+		if !isText(r.URL.Path) {
+			s.turnAway(w, r, newProblem(r.Context(), http.StatusBadRequest, "the path of the URL cannot be read"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isText reports whether s is UTF-8 without NUL.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// choose leaves of the header Accept of a request for programs the names of what is
+// wanted. What chooses an answer looks at no weights, and panics at some that are malformed.
+func choose(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/") && r.Header["Accept"] != nil {
+			names := accept.Names(r.Header, "Accept")
+			r = r.Clone(r.Context())
+			r.Header.Set("Accept", strings.Join(names, ", "))
 		}
 		next.ServeHTTP(w, r)
 	})
