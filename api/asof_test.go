@@ -87,7 +87,7 @@ func TestReadYourWrites(t *testing.T) {
 			t.Errorf("GET %s: %d: %s", query, a.status, a.body)
 		}
 	}
-	for _, wish := range []string{"", "-1", "1.5", "x", "%00", "9999999999999999"} {
+	for _, wish := range []string{"", "-1", "1.5", "x", "9999999999999999"} {
 		if a := w.do(http.MethodGet, path+"?wait="+wish, ""); a.status != http.StatusUnprocessableEntity {
 			t.Errorf("wait=%s: %d, want 422", wish, a.status)
 		}

@@ -2229,6 +2229,9 @@ type DemoStats struct {
 	// Blocked Revealed tasks that our side kept from counting.
 	Blocked int64 `json:"blocked"`
 
+	// BlockedShare Blocked alone, of the same, in percent; "no data" without any.
+	BlockedShare string `json:"blockedShare"`
+
 	// Consents By state.
 	Consents map[string]int64 `json:"consents"`
 
@@ -2238,14 +2241,21 @@ type DemoStats struct {
 	// Demo True if this is about one of Karatum's own agents.
 	Demo *bool `json:"demo,omitempty"`
 
+	// Families Revealed tasks by family, and in it by outcome, or missed or cancelled.
+	Families map[string]map[string]int64 `json:"families"`
+
 	// Findings By verdict.
 	Findings map[string]int64 `json:"findings"`
 
 	// Incidents Those that were disclosed, by rating.
 	Incidents map[string]int64 `json:"incidents"`
 
+	// Kinds Revealed tasks by kind of endpoint (a2a, mcp, x402), and in it as above.
+	Kinds map[string]map[string]int64 `json:"kinds"`
+
 	// Label DEMO where demo is true.
-	Label *DemoStatsLabel `json:"label,omitempty"`
+	Label   *DemoStatsLabel `json:"label,omitempty"`
+	Latency LatencyBody     `json:"latency"`
 
 	// LostShare Blocked and missed, of all that were to be counted, in percent; "no data" without any.
 	LostShare string `json:"lostShare"`
@@ -2364,6 +2374,13 @@ type Family struct {
 	Family      string `json:"family"`
 	FieldCount  int64  `json:"fieldCount"`
 	FieldPassed int64  `json:"fieldPassed"`
+}
+
+// FamilyBody defines model for FamilyBody.
+type FamilyBody struct {
+	// Family Examples: unit
+	Family    string         `json:"family"`
+	Templates []TemplateBody `json:"templates"`
 }
 
 // FindingBody defines model for FindingBody.
@@ -2677,6 +2694,20 @@ type Interval struct {
 	Value string `json:"value"`
 }
 
+// LatencyBody defines model for LatencyBody.
+type LatencyBody struct {
+	Answers int64 `json:"answers"`
+
+	// P50Ms Half of the answers took no longer, in milliseconds; 0 without any.
+	P50Ms int64 `json:"p50Ms"`
+
+	// P90Ms Nine tenths took no longer.
+	P90Ms int64 `json:"p90Ms"`
+
+	// P99Ms 99 hundredths took no longer.
+	P99Ms int64 `json:"p99Ms"`
+}
+
 // LatencyRatios defines model for LatencyRatios.
 type LatencyRatios struct {
 	Median string `json:"median"`
@@ -2772,6 +2803,29 @@ type Limits struct {
 	TasksPerWeek       int64 `json:"tasksPerWeek"`
 }
 
+// LinksBody defines model for LinksBody.
+type LinksBody struct {
+	Agents     string `json:"agents"`
+	Batches    string `json:"batches"`
+	Checkpoint string `json:"checkpoint"`
+	Consents   string `json:"consents"`
+
+	// Docs This interface, for people.
+	Docs string `json:"docs"`
+
+	// Ethics What is held to, and how to stop it, for people.
+	Ethics    string `json:"ethics"`
+	Findings  string `json:"findings"`
+	Incidents string `json:"incidents"`
+	Ledger    string `json:"ledger"`
+	Openapi   string `json:"openapi"`
+
+	// Page All of this for people.
+	Page  string `json:"page"`
+	Stats string `json:"stats"`
+	Terms string `json:"terms"`
+}
+
 // MaintainerBody defines model for MaintainerBody.
 type MaintainerBody struct {
 	// Key Ed25519 public key that steps on incidents and corrections are signed with.
@@ -2834,13 +2888,14 @@ type OwnerReply struct {
 	At time.Time `json:"at"`
 
 	// Commitment SHA-256 over enc(karatum/mystery/finding-reply/v1, finding), the salt and the SHA-256 of the text.
-	Commitment string `json:"commitment"`
+	Commitment string      `json:"commitment"`
+	Erased     *ErasedBody `json:"erased,omitempty"`
 
 	// Message What the owner signed (EIP-191).
 	Message string `json:"message"`
 	Owner   string `json:"owner"`
 
-	// Salt In hex; opens the commitment.
+	// Salt In hex; opens the commitment. Absent if the text was erased.
 	Salt      *string `json:"salt,omitempty"`
 	Signature string  `json:"signature"`
 
@@ -3013,11 +3068,15 @@ type Problem struct {
 // ProgrammeBody defines model for ProgrammeBody.
 type ProgrammeBody struct {
 	// AsOf Time of the last public record.
-	AsOf         *time.Time `json:"asOf,omitempty"`
-	Catalogue    *Catalogue `json:"catalogue,omitempty"`
-	DemoTotals   DemoTotals `json:"demoTotals"`
-	IdentityPool *Published `json:"identityPool,omitempty"`
-	Limits       Limits     `json:"limits"`
+	AsOf       *time.Time `json:"asOf,omitempty"`
+	Catalogue  *Catalogue `json:"catalogue,omitempty"`
+	DemoTotals DemoTotals `json:"demoTotals"`
+
+	// Families The families of tasks, and the templates that each has now.
+	Families     []FamilyBody `json:"families"`
+	IdentityPool *Published   `json:"identityPool,omitempty"`
+	Limits       Limits       `json:"limits"`
+	Links        LinksBody    `json:"links"`
 
 	// Maintainers Who may act on incidents and correct findings, oldest first.
 	Maintainers []MaintainerBody `json:"maintainers"`
@@ -3032,9 +3091,10 @@ type ProgrammeBody struct {
 	Pauses []Pause `json:"pauses"`
 
 	// Settings Settings that the operator changed and that show in public.
-	Settings []Setting  `json:"settings"`
-	Terms    *Published `json:"terms,omitempty"`
-	Totals   Totals     `json:"totals"`
+	Settings   []Setting  `json:"settings"`
+	Terms      *Published `json:"terms,omitempty"`
+	Thresholds Thresholds `json:"thresholds"`
+	Totals     Totals     `json:"totals"`
 }
 
 // Proof defines model for Proof.
@@ -3440,17 +3500,27 @@ type StatsPart struct {
 	// Blocked Revealed tasks that our side kept from counting.
 	Blocked int64 `json:"blocked"`
 
+	// BlockedShare Blocked alone, of the same, in percent; "no data" without any.
+	BlockedShare string `json:"blockedShare"`
+
 	// Consents By state.
 	Consents map[string]int64 `json:"consents"`
 
 	// Counted Revealed tasks that count as the agents' own doing.
 	Counted int64 `json:"counted"`
 
+	// Families Revealed tasks by family, and in it by outcome, or missed or cancelled.
+	Families map[string]map[string]int64 `json:"families"`
+
 	// Findings By verdict.
 	Findings map[string]int64 `json:"findings"`
 
 	// Incidents Those that were disclosed, by rating.
 	Incidents map[string]int64 `json:"incidents"`
+
+	// Kinds Revealed tasks by kind of endpoint (a2a, mcp, x402), and in it as above.
+	Kinds   map[string]map[string]int64 `json:"kinds"`
+	Latency LatencyBody                 `json:"latency"`
 
 	// LostShare Blocked and missed, of all that were to be counted, in percent; "no data" without any.
 	LostShare string `json:"lostShare"`
@@ -3529,6 +3599,16 @@ type TaskSummary struct {
 
 // TaskSummaryState defines model for TaskSummary.State.
 type TaskSummaryState string
+
+// TemplateBody defines model for TemplateBody.
+type TemplateBody struct {
+	// Example A prompt that it has made.
+	Example string `json:"example"`
+
+	// Id Examples: unit.length
+	Id      string `json:"id"`
+	Version int32  `json:"version"`
+}
 
 // Term defines model for Term.
 type Term struct {
