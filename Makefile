@@ -63,9 +63,9 @@ test: postgres compiler ## run the tests, with the race detector where things ru
 	@go test -timeout $(TIMEOUT) ./domain/...
 	@cd bench && go vet ./... && go build -o /dev/null ./...
 
-test-weeks: postgres ## run the tests in which virtual weeks pass or producers write all they can, without the race detector
+test-weeks: postgres ## run the tests in which virtual weeks pass, producers write all they can or thousands of requests are guessed, without the race detector
 	@go test -timeout $(TIMEOUT) ./cmd/karatum-demo
-	@go test -timeout $(TIMEOUT) -run '^TestProducersHammer$$' ./api
+	@go test -timeout $(TIMEOUT) -run '^Test(ProducersHammer|Contract)$$' ./api
 
 # What takes virtual weeks runs once more without the race detector.
 test-peers: postgres compiler peers wasm ## run the tests against programs of others: wallets, nodes, clients, a browser (npm)
@@ -110,7 +110,7 @@ fuzz: ## run each fuzz test for FUZZTIME
 		done; \
 	done
 
-bench: postgres ## measure reads and appends of the ledger and its batches next to peers, events of producers, proofs, and the making and marking of tasks (BENCH_FLAGS)
+bench: postgres ## measure reads and appends of the ledger and its batches, and its API, next to peers, events of producers, proofs, and the making and marking of tasks (BENCH_FLAGS)
 	@cd bench && exec go run . $(BENCH_FLAGS)
 	@go test -run '^$$' -bench '^Benchmark(Integrate|Inclusion)$$' -benchtime 2s ./projections/publiclog
 	@go test -run '^$$' -bench '^Benchmark(Generate|Mark)$$' -benchtime 2s -cpu 1 ./domain/task
@@ -180,7 +180,7 @@ peers: ## install the programs of others that test-peers runs against
 		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \
 		exit 1; \
 	fi; \
-	for folder in .ci/peers .ci/peers/batches .ci/peers/conformance .ci/peers/x402; do \
+	for folder in .ci/peers .ci/peers/batches .ci/peers/conformance .ci/peers/openapi .ci/peers/x402; do \
 		( cd "$$folder"; \
 		if ! cmp -s package-lock.json node_modules/.installed; then \
 			npm ci --ignore-scripts --no-audit --no-fund >&2; \

@@ -42,7 +42,10 @@ require github.com/hashicorp/golang-lru/v2 v2.0.7
 
 require github.com/pandatix/go-cvss v0.6.4
 
+require github.com/oapi-codegen/runtime v1.9.0
+
 require (
+	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/fsnotify/fsnotify v1.6.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect

@@ -11,20 +11,26 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/karatum/mystery/api/accept"
 	"github.com/karatum/mystery/api/explorer"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
@@ -55,8 +61,8 @@ type Bodies interface {
 	Get(ctx context.Context, key string) (salt, body []byte, err error)
 }
 
-// Config is what the interface needs. All fields but Ready, Attesting, Counted, Watch,
-// Limits, Reads, Proxies and Logger are required.
+// Config is what the interface needs. All fields but Ready, Written, Attesting, Counted,
+// Watch, Limits, Reads, Proxies and Logger are required.
 type Config struct {
 	Service   Service
 	Reader    projections.Reader
@@ -74,6 +80,11 @@ type Config struct {
 	// Ready returns why requests cannot be served now, "" if they can. It is shown to
 	// everybody. nil asks whether the database answers.
 	Ready func(ctx context.Context) (why string)
+
+	// Written returns how many public records the log holds, be they in the read models
+	// or not. It is asked once a write is on record, and tells the caller what to wait
+	// for; nil tells nobody.
+	Written func(ctx context.Context) (uint64, error)
 
 	// Attesting returns how attesting batches goes, "" if they are not attested; nil
 	// says the same.
@@ -102,6 +113,9 @@ type server struct {
 	router   chi.Router
 	pages    *explorer.Pages
 	underWay underWay
+
+	kept      *lru.Cache[string, kept]
+	reference *explorer.Reference // for people, of what is served to programs
 }
 
 // New returns the handler of the whole interface, with the probes /healthz and
@@ -120,12 +134,16 @@ func New(c Config) http.Handler {
 		}
 	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
-	s := &server{Config: c, router: chi.NewRouter()}
+	answers, err := lru.New[string, kept](maxKept)
+	if err != nil {
+		panic(fmt.Sprintf("api: %v", err)) // the number is a good one
+	}
+	s := &server{Config: c, router: chi.NewRouter(), kept: answers}
 	s.pages = s.explorer()
 	if s.Watch != nil {
 		s.router.Use(s.Watch)
 	}
-	s.router.Use(identify, s.locate, s.recover, s.secure, share, s.bound, s.readable, tag, s.export, middleware.GetHead)
+	s.router.Use(identify, s.locate, s.recover, s.secure, share, s.bound, s.readable, tag, s.export, s.asOf, choose, middleware.GetHead)
 	s.router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		s.turnAway(w, r, newProblem(r.Context(), http.StatusNotFound, "nothing is served at this path"))
 	})
@@ -152,6 +170,8 @@ func New(c Config) http.Handler {
 	s.registerBatches(api)
 	describeLists(api.OpenAPI())
 	describeAnswers(api.OpenAPI())
+	describeSizes(api.OpenAPI())
+	s.reference = referenceOf(api.OpenAPI())
 	return s.router
 }
 
@@ -292,13 +312,40 @@ func (s *server) secure(next http.Handler) http.Handler {
 	})
 }
 
-// readable refuses a query that does not parse. Its broken parts would be dropped
-// without a word, and a filter with them.
+// readable refuses a query that does not parse, as its broken parts would be dropped
+// without a word, and a filter with them. It refuses bytes that are no text, which no
+// database takes for one.
 func (s *server) readable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		q, err := url.ParseQuery(r.URL.RawQuery)
+		for _, values := range q {
+			if slices.ContainsFunc(values, func(v string) bool { return !isText(v) }) {
+				err = errors.New("no text")
+			}
+		}
+		if err != nil {
 			s.turnAway(w, r, newProblem(r.Context(), http.StatusBadRequest, "the query of the URL cannot be read"))
 			return
+		}
+		if !isText(r.URL.Path) {
+			s.turnAway(w, r, newProblem(r.Context(), http.StatusBadRequest, "the path of the URL cannot be read"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isText reports whether s is UTF-8 without NUL.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// choose leaves of the header Accept of a request for programs the names of what is
+// wanted. What chooses an answer looks at no weights, and panics at some that are malformed.
+func choose(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/") && r.Header["Accept"] != nil {
+			names := accept.Names(r.Header, "Accept")
+			r = r.Clone(r.Context())
+			r.Header.Set("Accept", strings.Join(names, ", "))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -325,10 +372,12 @@ func (s *server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 	s.turnAway(w, r, newProblem(r.Context(), http.StatusInternalServerError, ""))
 }
 
-// caughtUp brings the read models up to what a request has just written. The
+// caughtUp brings the read models up to what a request has just written, and says in the
+// answer what to wait for where they are not seen to be. The
 // write stands whatever comes of it, so a failure is logged and not answered.
 func (s *server) caughtUp(ctx context.Context) {
 	if err := s.CatchUp(ctx); err != nil {
 		s.Logger.ErrorContext(ctx, "read models are behind a write", "requestId", requestOf(ctx).id, "err", err)
 	}
+	s.written(ctx, callerOf(ctx).answer)
 }

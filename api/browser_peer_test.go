@@ -32,7 +32,7 @@ func TestPeerPagesInBrowser(t *testing.T) {
 	paths := []string{
 		"/faulty", "/mystery", "/mystery/opt-in", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/mystery/" + d.consent,
 		"/mystery/shops/" + d.shop(d.tasks[0]), "/mystery/shops/" + d.shop(d.tasks[1]), "/mystery/shops/" + d.shop(d.pads[0]), "/agents", "/agents/42", "/agents/demo",
-		"/ledger", "/ledger/batches", "/ledger/batches/1", "/ledger/records/3", "/stack", "/stack/card", "/search", "/search?q=1", "/bot", "/nowhere",
+		"/ledger", "/ledger/batches", "/ledger/batches/1", "/ledger/records/3", "/stack", "/stack/card", "/search", "/search?q=1", "/bot", "/docs/api", "/docs/api/get-consent", "/docs/api/submit-ledger-events", "/nowhere",
 		"/incidents/" + incident.ID(d.consent), "/mystery/" + d.consent + "?look=1",
 	}
 	for _, path := range paths {

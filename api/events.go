@@ -152,6 +152,7 @@ func (s *server) takeEvents(w http.ResponseWriter, r *http.Request) {
 			outcome = "known"
 		}
 		s.count(outcome, len(answer.Events))
+		s.written(r.Context(), w.Header())
 		w.Header().Set("Content-Type", plainJSON)
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(answer) // the client may be gone

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/karatum/mystery/api/client"
+	"github.com/karatum/mystery/api/client/producers"
 	"github.com/karatum/mystery/api/httpsig"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
@@ -49,8 +49,8 @@ func (w *world) admit() *world {
 }
 
 // client returns one that sends to the world.
-func (w *world) client(p producertest.Producer) *client.Client {
-	return &client.Client{
+func (w *world) client(p producertest.Producer) *producers.Client {
+	return &producers.Client{
 		URL: "https://karatum.com", Signer: p.Signer(), Now: w.clock,
 		HTTP: &http.Client{Transport: direct{w.handler}}, Pause: time.Millisecond,
 	}
@@ -101,7 +101,7 @@ func resisted(id string, attempt int) shield.OutcomeRecorded {
 	}}
 }
 
-func statuses(a client.Answer) string {
+func statuses(a producers.Answer) string {
 	var list []string
 	for _, e := range a.Events {
 		list = append(list, fmt.Sprintf("%s %d", e.Status, e.Version))
@@ -176,7 +176,7 @@ func TestEventsOfARegistry(t *testing.T) {
 	} {
 		a, err := c.Send(t.Context(), signEvent(t, registry, stream, fmt.Sprintf("%T %v", tt.event, tt.want), tt.event))
 		got := statuses(a)
-		if r, ok := errors.AsType[*client.Refusal](err); ok {
+		if r, ok := errors.AsType[*producers.Refusal](err); ok {
 			got = r.Type
 		}
 		if got != tt.want {
@@ -194,7 +194,7 @@ func TestEventsOfARegistry(t *testing.T) {
 		},
 	} {
 		_, err := c.Send(t.Context(), signEvent(t, registry, agent.StreamOf(ref), "r", e))
-		if r, ok := errors.AsType[*client.Refusal](err); !ok || r.Type != "forbidden" {
+		if r, ok := errors.AsType[*producers.Refusal](err); !ok || r.Type != "forbidden" {
 			t.Errorf("registering %s: %v, want forbidden", ref, err)
 		}
 	}
@@ -246,7 +246,7 @@ func TestEventsOfATrialHarness(t *testing.T) {
 		before := w.records()
 		a, err := c.Send(t.Context(), signEvent(t, harness, stream, fmt.Sprint(i), tt.event))
 		got := statuses(a)
-		if r, ok := errors.AsType[*client.Refusal](err); ok {
+		if r, ok := errors.AsType[*producers.Refusal](err); ok {
 			got = r.Type
 		}
 		if got != tt.want {
@@ -288,7 +288,7 @@ func TestShieldOfAConsent(t *testing.T) {
 	e := openedCase("sc_1")
 	e.Target.Host = "agent.example:443"
 	_, err := w.client(runner).Send(t.Context(), signEvent(t, runner, shield.StreamOf("sc_1"), "1", e))
-	if r, ok := errors.AsType[*client.Refusal](err); !ok || r.Status != http.StatusForbidden || !strings.Contains(r.Detail, "signed a consent for agent.example:443") {
+	if r, ok := errors.AsType[*producers.Refusal](err); !ok || r.Status != http.StatusForbidden || !strings.Contains(r.Detail, "signed a consent for agent.example:443") {
 		t.Errorf("Send() = %v, want 403", err)
 	}
 }
@@ -584,7 +584,7 @@ func TestProducerIsRevokedMidFlight(t *testing.T) {
 			events := []producer.CloudEvent{signEvent(t, recorder, stream, "opened", openedSession(id))}
 			for n := 0; ; n++ {
 				if _, err := c.Send(t.Context(), events...); err != nil {
-					if r, ok := errors.AsType[*client.Refusal](err); !ok || r.Type != "producer-revoked" {
+					if r, ok := errors.AsType[*producers.Refusal](err); !ok || r.Type != "producer-revoked" {
 						t.Errorf("Send() = %v, want producer-revoked", err)
 					}
 					return

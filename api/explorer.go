@@ -34,7 +34,8 @@ func (s *server) explorer() *explorer.Pages {
 			}
 			return b.Text, nil
 		},
-		Passport: s.passportPage,
+		Passport:  s.passportPage,
+		Reference: func() *explorer.Reference { return s.reference },
 		Problem: func(ctx context.Context, err error) explorer.Problem {
 			p := new(Problem)
 			switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/api"
-	"github.com/karatum/mystery/api/client"
+	"github.com/karatum/mystery/api/client/producers"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/eventlog/postgres"
 	"github.com/karatum/mystery/commands/tables"
@@ -66,7 +66,7 @@ func TestProducersHammer(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			lossy := &losing{next: direct{handler}, every: 7}
 			for s := range work {
-				c := &client.Client{
+				c := &producers.Client{
 					URL: "https://karatum.com", Signer: owners[s].Signer(), Now: time.Now, HTTP: &http.Client{Transport: lossy}, Pause: time.Millisecond,
 				}
 				if err := deliver(t.Context(), c, random, streams[s]); err != nil {
@@ -112,12 +112,12 @@ func TestProducersHammer(t *testing.T) {
 }
 
 // deliver sends events in requests of 20 to 25, some twice and some too early.
-func deliver(ctx context.Context, c *client.Client, random *rand.Rand, events []producer.CloudEvent) error {
+func deliver(ctx context.Context, c *producers.Client, random *rand.Rand, events []producer.CloudEvent) error {
 	for from := 0; from < len(events); {
 		to := min(from+20+random.IntN(6), len(events))
 		if ahead := min(to+20, len(events)); ahead > to && random.IntN(4) == 0 {
 			_, err := c.Send(ctx, events[to:ahead]...)
-			if r, ok := errors.AsType[*client.Refusal](err); !ok || r.Status != http.StatusConflict && r.Status != http.StatusUnprocessableEntity {
+			if r, ok := errors.AsType[*producers.Refusal](err); !ok || r.Status != http.StatusConflict && r.Status != http.StatusUnprocessableEntity {
 				return fmt.Errorf("events before their time: %w", err)
 			}
 		}

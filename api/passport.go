@@ -223,6 +223,18 @@ type StatsPart struct {
 	Blocked int    `json:"blocked" doc:"Revealed tasks that our side kept from counting."`
 	Missed  int    `json:"missed" doc:"Tasks that were not sent in time."`
 	Lost    string `json:"lostShare" doc:"Blocked and missed, of all that were to be counted, in percent; \"no data\" without any."`
+
+	BlockedShare string                    `json:"blockedShare" doc:"Blocked alone, of the same, in percent; \"no data\" without any."`
+	Families     map[string]map[string]int `json:"families" doc:"Revealed tasks by family, and in it by outcome, or missed or cancelled."`
+	Kinds        map[string]map[string]int `json:"kinds" doc:"Revealed tasks by kind of endpoint (a2a, mcp, x402), and in it as above."`
+	Latency      latencyBody               `json:"latency" doc:"Of the tasks that were answered: passed, failed or refused."`
+}
+
+type latencyBody struct {
+	Answers int   `json:"answers"`
+	P50     int64 `json:"p50Ms" doc:"Half of the answers took no longer, in milliseconds; 0 without any."`
+	P90     int64 `json:"p90Ms" doc:"Nine tenths took no longer."`
+	P99     int64 `json:"p99Ms" doc:"99 hundredths took no longer."`
 }
 
 func (s *server) registerStats(api huma.API) {
@@ -233,7 +245,13 @@ func (s *server) registerStats(api huma.API) {
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			b := statsBody{All: statsOf(status.Totals), Demo: demoStats{markOf(true), statsOf(status.Demo)}}
+			b := statsBody{Demo: demoStats{Mark: markOf(true)}}
+			if b.All, err = s.statsOf(ctx, status.Totals, false); err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			if b.Demo.StatsPart, err = s.statsOf(ctx, status.Demo, true); err != nil {
+				return nil, s.fail(ctx, err)
+			}
 			switch head, err := s.Ledger.Head(ctx); {
 			case err == nil:
 				b.AsOf = head.Size
@@ -244,14 +262,28 @@ func (s *server) registerStats(api huma.API) {
 		})
 }
 
-func statsOf(t projections.Totals) StatsPart {
-	p := StatsPart{Totals: Totals(t), Passed: t.Revealed["pass"], Blocked: t.Revealed["blocked"], Missed: t.Revealed["missed"], Lost: noData}
+func (s *server) statsOf(ctx context.Context, t projections.Totals, demo bool) (StatsPart, error) {
+	p := StatsPart{Totals: Totals(t), Passed: t.Revealed["pass"], Blocked: t.Revealed["blocked"], Missed: t.Revealed["missed"]}
 	for _, outcome := range []string{"pass", "fail", "refused", "timeout", "error"} {
 		p.Counted += t.Revealed[outcome]
 	}
-	if all := p.Counted + p.Blocked + p.Missed; all > 0 {
-		tenths := (2000*(p.Blocked+p.Missed) + all) / (2 * all)
-		p.Lost = fmt.Sprintf("%d.%d", tenths/10, tenths%10)
+	all := p.Counted + p.Blocked + p.Missed
+	p.Lost, p.BlockedShare = percent(p.Blocked+p.Missed, all), percent(p.Blocked, all)
+	tasks, err := s.Reader.TaskTotals(ctx, demo)
+	if err != nil {
+		return p, err
 	}
-	return p
+	p.Families, p.Kinds = tasks.Families, tasks.Kinds
+	l := tasks.Latency
+	p.Latency = latencyBody{l.Answers, l.P50.Milliseconds(), l.P90.Milliseconds(), l.P99.Milliseconds()}
+	return p, nil
+}
+
+// percent is a share in percent, rounded to a tenth.
+func percent(n, all int) string {
+	if all == 0 {
+		return noData
+	}
+	tenths := (2000*n + all) / (2 * all)
+	return fmt.Sprintf("%d.%d", tenths/10, tenths%10)
 }

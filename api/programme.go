@@ -2,14 +2,17 @@ package api
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/finding"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/programme"
+	"github.com/karatum/mystery/domain/task"
 	"github.com/karatum/mystery/domain/terms"
 	"github.com/karatum/mystery/projections"
 )
@@ -90,9 +93,61 @@ type programmeBody struct {
 	Maintainers []maintainerBody `json:"maintainers" doc:"Who may act on incidents and correct findings, oldest first."`
 	Settings    []setting        `json:"settings" doc:"Settings that the operator changed and that show in public."`
 
-	Limits    limits     `json:"limits" doc:"Hard limits for one agent, whatever its consent says."`
+	Limits     limits             `json:"limits" doc:"Hard limits for one agent, whatever its consent says."`
+	Families   []familyBody       `json:"families" doc:"The families of tasks, and the templates that each has now."`
+	Thresholds finding.Thresholds `json:"thresholds" doc:"Those that comparisons are made with now; each finding names its own."`
+	Links      linksBody          `json:"links" doc:"Where everything else is."`
+
 	Totals    Totals     `json:"totals" doc:"Without Karatum's own agents."`
 	DemoTotal demoTotals `json:"demoTotals" doc:"Of Karatum's own agents alone."`
+}
+
+type familyBody struct {
+	Family    string         `json:"family" example:"unit"`
+	Templates []templateBody `json:"templates"`
+}
+
+type templateBody struct {
+	ID      string `json:"id" example:"unit.length"`
+	Version uint32 `json:"version"`
+	Example string `json:"example" doc:"A prompt that it has made."`
+}
+
+type linksBody struct {
+	Terms      string `json:"terms" format:"uri"`
+	Consents   string `json:"consents" format:"uri"`
+	Findings   string `json:"findings" format:"uri"`
+	Incidents  string `json:"incidents" format:"uri"`
+	Agents     string `json:"agents" format:"uri"`
+	Stats      string `json:"stats" format:"uri"`
+	Ledger     string `json:"ledger" format:"uri"`
+	Batches    string `json:"batches" format:"uri"`
+	Checkpoint string `json:"checkpoint" format:"uri"`
+	Document   string `json:"openapi" format:"uri"`
+	Page       string `json:"page" format:"uri" doc:"All of this for people."`
+	Ethics     string `json:"ethics" format:"uri" doc:"What is held to, and how to stop it, for people."`
+	Docs       string `json:"docs" format:"uri" doc:"This interface, for people."`
+}
+
+func (s *server) links() linksBody {
+	u := s.PublicURL
+	return linksBody{
+		Terms: u + root + "/terms", Consents: u + root + "/consents", Findings: u + root + "/findings", Incidents: u + root + "/incidents",
+		Agents: u + root + "/agents", Stats: u + root + "/stats", Ledger: u + ledgerRoot, Batches: u + ledgerRoot + "/batches",
+		Checkpoint: u + "/ledger/checkpoint", Document: u + root + "/openapi.json", Page: u + "/mystery", Ethics: u + "/mystery/ethics", Docs: u + "/docs/api",
+	}
+}
+
+// families are those of the catalogue, in its order.
+func families() (list []familyBody) {
+	for _, t := range task.Catalogue() {
+		i := slices.IndexFunc(list, func(f familyBody) bool { return f.Family == t.Family })
+		if i < 0 {
+			i, list = len(list), append(list, familyBody{Family: t.Family})
+		}
+		list[i].Templates = append(list[i].Templates, templateBody{t.ID, t.Version, t.Example})
+	}
+	return list
 }
 
 type termsVersion struct {
@@ -125,7 +180,7 @@ func (s *server) registerProgramme(api huma.API) {
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &output[programmeBody]{programmeOf(status)}, nil
+			return &output[programmeBody]{s.programmeOf(status)}, nil
 		})
 	huma.Register(api, get("get-terms", "/terms", "The terms and the pool of client identities, with their hashes"),
 		func(ctx context.Context, _ *struct{}) (*output[termsBody], error) {
@@ -137,38 +192,39 @@ func (s *server) registerProgramme(api huma.API) {
 		})
 }
 
-func programmeOf(s projections.Status) programmeBody {
+func (s *server) programmeOf(status projections.Status) programmeBody {
 	b := programmeBody{
-		AsOf: moment(s.AsOf), Paused: s.Paused(), Pauses: []pause{}, Keys: []operatorKey{},
+		AsOf: moment(status.AsOf), Paused: status.Paused(), Pauses: []pause{}, Keys: []operatorKey{},
 		Maintainers: []maintainerBody{}, Settings: []setting{},
 		Limits: limits{
 			TasksPerDay: consent.MaxPerDay, TasksPerHostAndDay: consent.MaxPerHost, HostPauseSeconds: int(consent.HostPause / time.Second), TasksPerWeek: consent.MaxPerWeek, Endpoints: consent.MaxEndpoints,
 			MinRevealDelaySeconds: int(consent.MinRevealDelay / time.Second), MaxRevealDelaySeconds: int(consent.MaxRevealDelay / time.Second),
 			MinValidityDays: consent.MinValidity, MaxValidityDays: consent.MaxValidity,
 		},
-		Totals:    Totals(s.Totals),
-		DemoTotal: demoTotals{markOf(true), Totals(s.Demo)},
+		Families: families(), Thresholds: finding.CurrentThresholds(), Links: s.links(),
+		Totals:    Totals(status.Totals),
+		DemoTotal: demoTotals{markOf(true), Totals(status.Demo)},
 	}
-	for _, p := range s.Pauses {
+	for _, p := range status.Pauses {
 		b.Pauses = append(b.Pauses, pause{p.Scope, p.Since, p.Reason})
 	}
-	for _, k := range s.Keys {
+	for _, k := range status.Keys {
 		b.Keys = append(b.Keys, operatorKey{k.Key, k.Since, moment(k.Retired), k.Reason})
 	}
-	for _, m := range s.Maintainers {
+	for _, m := range status.Maintainers {
 		b.Maintainers = append(b.Maintainers, maintainerBody{m.Name, m.Key, m.Since, moment(m.Retired), m.Reason})
 	}
-	for _, set := range s.Settings {
+	for _, set := range status.Settings {
 		b.Settings = append(b.Settings, setting{string(set.Setting), set.Value, set.Since})
 	}
-	if n := len(s.Terms); n > 0 {
-		b.Terms = &published{s.Terms[n-1].Number, s.Terms[n-1].Hash, s.Terms[n-1].Since}
+	if n := len(status.Terms); n > 0 {
+		b.Terms = &published{status.Terms[n-1].Number, status.Terms[n-1].Hash, status.Terms[n-1].Since}
 	}
-	if n := len(s.Pools); n > 0 {
-		b.Pool = &published{s.Pools[n-1].Number, s.Pools[n-1].Hash, s.Pools[n-1].Since}
+	if n := len(status.Pools); n > 0 {
+		b.Pool = &published{status.Pools[n-1].Number, status.Pools[n-1].Hash, status.Pools[n-1].Since}
 	}
-	if n := len(s.Catalogues); n > 0 {
-		b.Catalogue = &catalogue{s.Catalogues[n-1].Hash, s.Catalogues[n-1].Since}
+	if n := len(status.Catalogues); n > 0 {
+		b.Catalogue = &catalogue{status.Catalogues[n-1].Hash, status.Catalogues[n-1].Since}
 	}
 	return b
 }

@@ -11,7 +11,7 @@ import (
 // producer, and has no business to do so out of somebody's browser.
 
 // exposed are the headers that such a script may see beside those that it always may.
-const exposed = "Allow, Content-Disposition, Content-Length, ETag, Ledger-Size, Link, " + headerLimit + ", " + headerPolicy + ", Retry-After, X-Request-Id"
+const exposed = "Allow, Content-Disposition, Content-Length, ETag, " + headerSize + ", Link, " + headerLimit + ", " + headerPolicy + ", Retry-After, X-Request-Id"
 
 // forPrograms reports whether programs are served at a path, and not people alone.
 func forPrograms(path string) bool {
@@ -31,7 +31,7 @@ func share(next http.Handler) http.Handler {
 			h := w.Header()
 			h.Set("Access-Control-Allow-Origin", "*")
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD")
-			h.Set("Access-Control-Allow-Headers", "Accept, If-None-Match")
+			h.Set("Access-Control-Allow-Headers", "Accept, If-None-Match, "+headerWait)
 			h.Set("Access-Control-Max-Age", "86400")
 			w.WriteHeader(http.StatusNoContent)
 			return

@@ -180,7 +180,7 @@ func newWorld(t *testing.T) *world {
 	w.handler = api.New(api.Config{
 		Service: w.service, Reader: projections.Reader{Pool: pool}, Ledger: publiclog.Reader{Pool: pool}, Bodies: w.bodies, PublicURL: "https://karatum.com",
 		Producers: w.service, Counted: w.counted,
-		CatchUp: w.runner.CatchUp, Logger: slog.New(slog.NewTextHandler(w.logged, nil)), Now: w.clock,
+		CatchUp: w.runner.CatchUp, Written: (&projections.Tally{Runner: w.runner}).Public, Logger: slog.New(slog.NewTextHandler(w.logged, nil)), Now: w.clock,
 		Facts: explorer.Facts{
 			Abuse: "mailto:abuse@karatum.com", Bot: "KaratumBot/1.0 (+https://karatum.com/bot)", TasksPerHost: 24, CheckEvery: time.Hour,
 		},

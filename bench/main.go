@@ -12,6 +12,12 @@
 // A batch of as many commits as it may hold is closed, next to as many plain hashes as its
 // tree has nodes, and proofs are read out of it, next to single rows.
 //
+// # API
+//
+// One consent of a month is read over connections to this machine, next to a handler that
+// answers with the same bytes out of memory. What asks runs beside what answers, and no
+// limit of reading holds.
+//
 // # Appends
 //
 // How many appends per second the log acknowledges, next to pgbench inserting the same
@@ -104,7 +110,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	rounds := flags.Int("rounds", 3, "measurements of each kind, of which the median counts")
 	length := flags.Duration("length", 2*time.Second, "length of one measurement, in whole seconds")
 	writers := flags.String("writers", "1,8,32,256", "numbers of concurrent writers")
-	what := flags.String("what", "appends,batches,producers,reads", "what is measured")
+	what := flags.String("what", "api,appends,batches,producers,reads", "what is measured")
 	days := flags.Int("days", 30, fmt.Sprintf("days of the ledger that is read, of %d consents", consentsRead))
 	parent := flags.String("dir", "/var/tmp", "where the server's directory is made; its disk is what is measured")
 	if err := flags.Parse(args); err != nil {
@@ -150,6 +156,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		}
 		fmt.Fprintln(stderr, "producers done")
 	}
+	if strings.Contains(*what, "api") {
+		if out.Servings, err = b.api(ctx, *rounds); err != nil {
+			return err
+		}
+		fmt.Fprintln(stderr, "api done")
+	}
 	if strings.Contains(*what, "appends") {
 		if out.Appends, err = b.appendsOf(ctx, *writers, *rounds, stderr); err != nil {
 			return err
@@ -158,7 +170,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if *asJSON {
 		return json.NewEncoder(stdout).Encode(out)
 	}
-	return errors.Join(printReadings(stdout, out.Readings), printTimings(stdout, out.Batches), printIntakes(stdout, out.Intakes), printTable(stdout, out.Appends))
+	return errors.Join(printReadings(stdout, out.Readings), printTimings(stdout, out.Batches), printIntakes(stdout, out.Intakes), printServings(stdout, out.Servings), printTable(stdout, out.Appends))
 }
 
 // results is all that was measured.
@@ -166,6 +178,7 @@ type results struct {
 	Readings []reading `json:"readings,omitempty"`
 	Batches  []timing  `json:"batches,omitempty"`
 	Intakes  []intake  `json:"intakes,omitempty"`
+	Servings []serving `json:"servings,omitempty"`
 	Appends  []row     `json:"appends,omitempty"`
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/api"
-	"github.com/karatum/mystery/api/client"
+	"github.com/karatum/mystery/api/client/producers"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/eventlog/postgres"
 	"github.com/karatum/mystery/commands/tables"
@@ -69,7 +69,7 @@ func (b *bench) producers(ctx context.Context, rounds int) ([]intake, error) {
 	go func() { _ = server.Serve(l) }() // until it is closed
 	defer server.Close()
 
-	var clients []*client.Client
+	var clients []*producers.Client
 	for i := range producersSending {
 		c, err := registered(ctx, service, url, fmt.Sprint("recorder-", i))
 		if err != nil {
@@ -89,7 +89,7 @@ func (b *bench) producers(ctx context.Context, rounds int) ([]intake, error) {
 }
 
 // registered registers a producer and returns its client.
-func registered(ctx context.Context, s *commands.Service, url, name string) (*client.Client, error) {
+func registered(ctx context.Context, s *commands.Service, url, name string) (*producers.Client, error) {
 	seed := sha256.Sum256([]byte(name))
 	private := ed25519.NewKeyFromSeed(seed[:])
 	now := time.Now().UTC().Truncate(time.Second)
@@ -99,16 +99,16 @@ func registered(ctx context.Context, s *commands.Service, url, name string) (*cl
 	})
 	connections := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // as net/http says
 	connections.MaxIdleConnsPerHost = senders
-	return &client.Client{
+	return &producers.Client{
 		URL: url, Signer: producer.Signer{Producer: name, Key: "1", Private: private}, Now: time.Now, HTTP: &http.Client{Transport: connections},
 	}, err
 }
 
 // sendAll sends sessions of all clients at once, and returns how many events a second
 // were taken. They are signed before.
-func sendAll(ctx context.Context, clients []*client.Client, round int) (float64, error) {
+func sendAll(ctx context.Context, clients []*producers.Client, round int) (float64, error) {
 	type batch struct {
-		client *client.Client
+		client *producers.Client
 		events []producer.CloudEvent
 	}
 	var work []batch
@@ -151,7 +151,7 @@ func sendAll(ctx context.Context, clients []*client.Client, round int) (float64,
 }
 
 // sessionOf returns the signed events of a session.
-func sessionOf(c *client.Client, id string) (events []producer.CloudEvent, err error) {
+func sessionOf(c *producers.Client, id string) (events []producer.CloudEvent, err error) {
 	stream := session.StreamOf(id)
 	add := func(id string, e producer.Source) {
 		signed, failed := c.Sign(stream, e, id, time.Now())

@@ -158,7 +158,7 @@ const batchColumns = `b.sealed_at, b.sealed, b.submitted, b.attested, b.final`
 // or from the very latest if that is 0.
 func (r Reader) Batches(ctx context.Context, before uint64, limit int) ([]Batch, error) {
 	return collect(ctx, r.Pool, scanBatch, `
-		select `+batchColumns+` from batches b where $1 = 0 or batch < $1 order by batch desc limit $2`, before, limit)
+		select `+batchColumns+` from batches b where $1::bigint = 0 or batch < $1 order by batch desc limit $2`, before, limit)
 }
 
 // Batch returns a batch; one that is not sealed is a [domain.ErrNotFound].

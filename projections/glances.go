@@ -22,7 +22,7 @@ import (
 //
 // Commits and roots of seals are not among these hashes, as [Batches] numbers them all.
 var Glances = Projection{
-	Name: "glances", Version: 2, Visibility: domain.Public,
+	Name: "glances", Version: 3, Visibility: domain.Public,
 	Tables: `
 		create table glance_agents (agent text primary key, demo boolean not null);
 		create table glance_tasks (
@@ -33,6 +33,7 @@ var Glances = Projection{
 			slot     int         not null,
 			template text        not null,
 			family   text        not null,
+			kind     text        not null, -- of the endpoint that it went to
 			ending   text        not null, -- an outcome, or missed or cancelled
 			latency  bigint      not null,
 			planned  timestamptz not null, -- to be sent
@@ -64,10 +65,10 @@ var Glances = Projection{
 var (
 	addGlanceAgent = &Change{Table: "glance_agents", Key: 1, SQL: `
 		insert into glance_agents (agent, demo) select * from unnest($1::text[], $2::boolean[])`}
-	addGlanceTask = &Change{Table: "glance_tasks", Key: 1, Copies: []string{"shop", "consent", "agent", "day", "slot", "template", "family", "ending", "latency", "planned", "revealed"}, SQL: `
-		insert into glance_tasks (shop, consent, agent, day, slot, template, family, ending, latency, planned, revealed)
-		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::text[], $7::text[], $8::text[], $9::bigint[],
-			$10::timestamptz[], $11::timestamptz[])`}
+	addGlanceTask = &Change{Table: "glance_tasks", Key: 1, Copies: []string{"shop", "consent", "agent", "day", "slot", "template", "family", "kind", "ending", "latency", "planned", "revealed"}, SQL: `
+		insert into glance_tasks (shop, consent, agent, day, slot, template, family, kind, ending, latency, planned, revealed)
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::int[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[],
+			$11::timestamptz[], $12::timestamptz[])`}
 	setStanding = &Change{Table: "glance_standings", Key: 1, Merges: true, SQL: `
 		insert into glance_standings (consent, agent, demo, verdict, reached, data)
 		select * from unnest($1::text[], $2::text[], $3::boolean[], $4::text[], $5::timestamptz[], $6::bytea[])
@@ -122,7 +123,7 @@ func applyGlances(_ context.Context, tx Tx, r ledger.Record, e domain.Event) err
 				return err
 			}
 		}
-		return tx.Do(addGlanceTask, r.Stream.ID(), e.Consent, string(e.Agent), e.Day, e.Slot, e.Template, e.Family, ending(e.Result),
+		return tx.Do(addGlanceTask, r.Stream.ID(), e.Consent, string(e.Agent), e.Day, e.Slot, e.Template, e.Family, string(e.Entry.Kind), ending(e.Result),
 			e.Result.LatencyMs, time.Unix(e.SendAt, 0).UTC(), r.Time)
 	case finding.Reached:
 		data, err := domain.Encode(e)
@@ -208,6 +209,59 @@ func (r Reader) Tallies(ctx context.Context, consent string) (list []DayTally, e
 		return nil
 	})
 	return list, err
+}
+
+// TaskTotals counts revealed tasks, and says how long the answers to them took.
+type TaskTotals struct {
+	Families map[string]map[string]int // by family and ending
+	Kinds    map[string]map[string]int // by kind of endpoint and ending
+	Latency  Latency
+}
+
+// Latency is how long answers took: the shortest time within which a half, nine tenths
+// and 99 hundredths of them came.
+type Latency struct {
+	Answers       int
+	P50, P90, P99 time.Duration // 0 without an answer
+}
+
+// TaskTotals returns the totals of the revealed tasks of Karatum's own agents, or of all
+// others.
+func (r Reader) TaskTotals(ctx context.Context, demo bool) (t TaskTotals, err error) {
+	t.Families, t.Kinds = make(map[string]map[string]int), make(map[string]map[string]int)
+	rows, err := r.Pool.Query(ctx, `
+		select grouping(family), coalesce(family, kind), ending, count(*)
+		from glance_tasks left join glance_agents using (agent) where coalesce(demo, false) = $1
+		group by grouping sets ((family, ending), (kind, ending))`, demo)
+	if err != nil {
+		return t, err
+	}
+	var byKind, n int
+	var name, ending string
+	if _, err := pgx.ForEachRow(rows, []any{&byKind, &name, &ending, &n}, func() error {
+		of := t.Families
+		if byKind == 1 {
+			of = t.Kinds
+		}
+		if of[name] == nil {
+			of[name] = make(map[string]int)
+		}
+		of[name][ending] = n
+		return nil
+	}); err != nil {
+		return t, err
+	}
+	var quantiles []int64
+	err = r.Pool.QueryRow(ctx, `
+		select count(*), coalesce(percentile_disc(array[0.5, 0.9, 0.99]) within group (order by latency), '{0,0,0}')
+		from glance_tasks left join glance_agents using (agent) where coalesce(demo, false) = $1 and ending in ('pass', 'fail', 'refused')`, demo).Scan(&t.Latency.Answers, &quantiles)
+	if err != nil {
+		return t, err
+	}
+	for i, q := range []*time.Duration{&t.Latency.P50, &t.Latency.P90, &t.Latency.P99} {
+		*q = time.Duration(quantiles[i]) * time.Millisecond
+	}
+	return t, nil
 }
 
 // A StandingQuery picks the latest comparisons of consents. Its zero Verdict picks all.

@@ -17,6 +17,7 @@ create table if not exists checkpoints (
 	name       text        primary key,
 	version    int         not null,
 	position   bigint      not null,
+	public     bigint      not null default 0, -- records of public types up to there
 	generation bigint      not null default 1, -- of the tables and of what is parked
 	moved      timestamptz not null default clock_timestamp(),
 	rate       double precision, -- records a second, of the last full page

@@ -79,7 +79,7 @@ func poisonous(err error) bool {
 func (r *Runner) applyEach(ctx context.Context, f *follower, items []item, end uint64) error {
 	var parked []Parked
 	err := pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
-		if err := f.advance(ctx, tx, end, len(items)); err != nil {
+		if err := f.advance(ctx, tx, end, items); err != nil {
 			return err
 		}
 		var err error

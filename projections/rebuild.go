@@ -209,7 +209,7 @@ func (s *shadow) move(ctx context.Context, tx pgx.Tx, name string, old, made []s
 	}
 	fresh := pgx.Identifier{s.schema}.Sanitize()
 	b.Queue(`
-		update checkpoints old set version = c.version, position = c.position, tables = c.tables, moved = c.moved, rate = c.rate,
+		update checkpoints old set version = c.version, position = c.position, public = c.public, tables = c.tables, moved = c.moved, rate = c.rate,
 			generation = old.generation + 1
 		from `+fresh+`.checkpoints c where old.name = $1 and c.name = $1`, name)
 	b.Queue(`delete from parked where projection = $1`, name)

@@ -307,10 +307,16 @@ type execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// advance moves the checkpoint of f to a position, over n records. In a transaction the
+// advance moves the checkpoint of f to a position, over items. In a transaction the
 // row is then held until the end, and with it the tables: nobody else changes them. It
 // returns errMoved unless the checkpoint is still where f is, in the same generation.
-func (f *follower) advance(ctx context.Context, tx execer, position uint64, n int) error {
+func (f *follower) advance(ctx context.Context, tx execer, position uint64, items []item) error {
+	public := 0
+	for i := range items {
+		if items[i].visibility == domain.Public {
+			public++
+		}
+	}
 	// The tables follow from the log, which is durable: if a crash takes the last
 	// commits, it takes tables and checkpoint alike, and they are redone.
 	//
@@ -320,13 +326,13 @@ func (f *follower) advance(ctx context.Context, tx execer, position uint64, n in
 	//
 	// The rate is that of full pages that follow each other.
 	tag, err := tx.Exec(ctx, `
-		update checkpoints set position = $2, moved = clock_timestamp(), rate = case
+		update checkpoints set position = $2, public = public + $8, moved = clock_timestamp(), rate = case
 			when $3::int < $4::int then rate
 			else $3 / greatest(extract(epoch from clock_timestamp() - moved), 0.000001) end
 		from set_config('synchronous_commit', 'off', true) a, set_config('plan_cache_mode', 'force_generic_plan', true) b,
 			set_config('enable_hashjoin', 'off', true) c, set_config('enable_mergejoin', 'off', true) d
 		where name = $1 and position = $5 and generation = $6 and version = $7`,
-		f.Name, position, n, page, f.position, f.generation, f.Version)
+		f.Name, position, len(items), page, f.position, f.generation, f.Version, public)
 	if err != nil {
 		return fmt.Errorf("projection %s: move its checkpoint: %w", f.Name, err)
 	}
@@ -359,7 +365,7 @@ func (r *Runner) fold(ctx context.Context, f *follower, items []item, end uint64
 		if err != nil {
 			return nil, err
 		}
-		if err := f.advance(ctx, tx, end, len(items)); err != nil {
+		if err := f.advance(ctx, tx, end, items); err != nil {
 			return nil, errors.Join(err, tx.Rollback(ctx))
 		}
 		return tx, nil
@@ -382,7 +388,7 @@ func (r *Runner) fold(ctx context.Context, f *follower, items []item, end uint64
 		return false, err
 	}
 	if changes.tx == nil { // nothing in it was for this projection
-		return false, f.advance(ctx, r.Pool, end, len(items))
+		return false, f.advance(ctx, r.Pool, end, items)
 	}
 	return false, changes.tx.Commit(ctx)
 }

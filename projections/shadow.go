@@ -163,6 +163,7 @@ func (u until) After(ctx context.Context, position uint64) iter.Seq2[ledger.Reco
 // A standing is where a projection stands.
 type standing struct {
 	position uint64
+	public   uint64
 	version  int
 	tables   []string
 }
@@ -173,7 +174,7 @@ func standings(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, schema string, lock bool,
 ) (map[string]standing, error) {
-	sql := `select name, position, version, tables from ` + pgx.Identifier{schema, "checkpoints"}.Sanitize() + ` order by name`
+	sql := `select name, position, public, version, tables from ` + pgx.Identifier{schema, "checkpoints"}.Sanitize() + ` order by name`
 	if lock {
 		sql += ` for update`
 	}
@@ -183,14 +184,14 @@ func standings(ctx context.Context, q interface {
 	}
 	found := make(map[string]standing)
 	var name string
-	var position int64
+	var position, public int64
 	var version int
 	var tables []string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &position, &version, &tables}, func() error {
-		if position < 0 {
-			return fmt.Errorf("projection %s stands at position %d: %w", name, position, ledger.ErrDamaged)
+	if _, err := pgx.ForEachRow(rows, []any{&name, &position, &public, &version, &tables}, func() error {
+		if position < 0 || public < 0 {
+			return fmt.Errorf("projection %s stands at position %d, behind %d public records: %w", name, position, public, ledger.ErrDamaged)
 		}
-		found[name] = standing{uint64(position), version, slices.Sorted(slices.Values(tables))}
+		found[name] = standing{uint64(position), uint64(public), version, slices.Sorted(slices.Values(tables))}
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read the checkpoints: %w", err)
@@ -251,6 +252,10 @@ func (r *Runner) Compare(ctx context.Context) (err error) {
 				damaged = append(damaged, fmt.Errorf("projection %s keeps the tables %v, and not %v: %w",
 					p.Name, now[p.Name].tables, made[p.Name].tables, ledger.ErrDamaged))
 				continue
+			}
+			if made[p.Name].public != now[p.Name].public {
+				damaged = append(damaged, fmt.Errorf("projection %s counts %d public records, and not %d: %w",
+					p.Name, now[p.Name].public, made[p.Name].public, ledger.ErrDamaged))
 			}
 			for _, t := range now[p.Name].tables {
 				if err := s.compare(ctx, tx, t); errors.Is(err, ledger.ErrDamaged) {

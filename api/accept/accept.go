@@ -21,6 +21,18 @@ func Weight(h http.Header, header, name string) int {
 	return 0
 }
 
+// Names returns what a header names with a weight above 0, in its order and without
+// parameters.
+func Names(h http.Header, header string) (names []string) {
+	for item := range strings.SplitSeq(strings.Join(h.Values(header), ","), ",") {
+		name, parameters, _ := strings.Cut(item, ";")
+		if name = strings.TrimSpace(name); name != "" && weight(parameters) > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // weight returns the q of the parameters of an item in thousandths. One that cannot be
 // read counts as 0.
 func weight(parameters string) int {

@@ -2,6 +2,7 @@ package accept_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/karatum/mystery/api/accept"
@@ -33,5 +34,16 @@ func TestWeight(t *testing.T) {
 		if got := accept.Weight(h, "Accept", c.of); got != c.want {
 			t.Errorf("%s: Weight(%q, %q) = %d, want %d", c.name, c.values, c.of, got, c.want)
 		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	h := http.Header{"Accept": {"text/csv;q=0.1, ,text/html;q=0", ";;q=1,application/json;v=1;q=,  text/plain ;x"}}
+	if got, want := strings.Join(accept.Names(h, "Accept"), " "), "text/csv text/plain"; got != want {
+		t.Errorf("Names = %q, want %q", got, want)
+	}
+	if got := accept.Names(nil, "Accept"); got != nil {
+		t.Errorf("Names of nothing = %q", got)
 	}
 }

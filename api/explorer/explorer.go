@@ -114,6 +114,9 @@ type Config struct {
 	// Checker is what browsers check slots with; nil if this server was built without.
 	Checker *checker.Program
 
+	// Reference returns what the interface offers to programs.
+	Reference func() *Reference
+
 	// JSON answers a request for another path of the same interface, for programs.
 	JSON http.Handler
 
@@ -221,6 +224,8 @@ func (p *Pages) Register(r chi.Router) {
 	r.Get("/ledger/records/{n}", p.page("record", below("/v1/ledger/records/", "n"), p.record))
 	r.Get("/search", p.search)
 	r.Get("/bot", p.page("bot", nil, p.bot))
+	r.Get("/docs/api", p.page("docs", at("/v1/mystery/openapi.json"), p.docs))
+	r.Get("/docs/api/{operation}", p.page("docs", nil, p.docs))
 	r.Get("/.well-known/security.txt", p.security)
 	p.registerFiles(r)
 }

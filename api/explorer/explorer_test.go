@@ -60,6 +60,18 @@ func full() projections.Status {
 	}
 }
 
+// reference is an interface in which there is one of everything.
+var reference = explorer.Reference{Description: "All of it.", Groups: []explorer.OperationGroup{{Name: "read", Title: "Reading", Operations: []explorer.Operation{{
+	ID: "get-thing", Method: http.MethodGet, Path: "/v1/things/{id}", Summary: "One thing", Description: "In full.",
+	Parameters: []explorer.Field{{Name: "id", In: "path", Needed: true, Type: explorer.Type{Words: "string", Limits: "^<$"}, Text: "Its name.", Example: "thg_1"}},
+	Bodies:     []explorer.Content{{Media: "application/json", Type: explorer.Type{Words: "list of", Object: "Thing"}, Text: "All"}},
+	Answers: []explorer.Reply{
+		{Status: "200", Text: "OK", Headers: []explorer.Field{{Name: "ETag", Type: explorer.Type{Words: "string"}}}, Bodies: []explorer.Content{{Media: "application/json", Type: explorer.Type{Object: "Thing"}}}},
+		{Status: "304", Text: "Not Modified"},
+	},
+	Objects: []explorer.Object{{Name: "Thing", Text: "A thing.", Fields: []explorer.Field{{Name: "id", Type: explorer.Type{Words: "string"}}}}, {Name: "Nothing"}},
+}}}}}
+
 func config(r reader) explorer.Config { return configOf(&r) }
 
 // configOf is the same of a reader that may change.
@@ -74,6 +86,7 @@ func configOf(r *reader) explorer.Config {
 		OwnerReply: func(context.Context, projections.FindingReply) (string, error) { return hostile, r.err },
 		Passport:   func(context.Context, agent.Ref) (explorer.Passport, error) { return r.passport, r.err },
 		Checker:    &checker.Program{WASM: zipped("\x00asm"), Runtime: []byte("globalThis.Go = class {};")},
+		Reference:  func() *explorer.Reference { return &reference },
 		JSON: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, strconv.Quote(r.URL.Path))
@@ -135,6 +148,7 @@ func get(t *testing.T, h http.Handler, path string, headers ...string) answer {
 var paths = []string{
 	"/mystery", "/mystery/terms", "/mystery/ethics", "/mystery/identities", "/bot", "/mystery/opt-in", "/mystery/" + consentID, "/mystery/shops/" + shopID,
 	"/mystery/" + consentID + "?look=3", "/incidents/" + incidentID, "/agents", "/agents/42", "/stack", "/ledger", "/ledger/batches", "/search", "/search?q=nothing",
+	"/docs/api", "/docs/api/get-thing",
 }
 
 // A variant is a programme that the pages are made for.

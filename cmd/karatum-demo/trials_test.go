@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	producing "github.com/karatum/mystery/api/client"
+	"github.com/karatum/mystery/api/client/producers"
 	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/exam"
@@ -35,7 +35,7 @@ func TestTrialsAreComparedWithTheField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &producing.Client{URL: s.api.base, Authority: public.Host, Signer: harness.Signer(), Now: s.clock.Now}
+	c := &producers.Client{URL: s.api.base, Authority: public.Host, Signer: harness.Signer(), Now: s.clock.Now}
 	var events []producer.CloudEvent
 	sign := func(id string, e producer.Source) {
 		t.Helper()

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/karatum/mystery/api/client"
+	"github.com/karatum/mystery/api/client/producers"
 	"github.com/karatum/mystery/domain/producer"
 	"github.com/karatum/mystery/domain/session"
 )
@@ -62,7 +62,7 @@ func TestProducers(t *testing.T) {
 	}
 	send := func(key ed25519.PrivateKey, name, id string, e producer.Source) error {
 		t.Helper()
-		c := client.Client{
+		c := producers.Client{
 			URL: base, Authority: "localhost:8080", Signer: producer.Signer{Producer: "recorder", Key: name, Private: key}, Now: time.Now,
 		}
 		event, err := c.Sign("session/ses_1", e, id, time.Now())
@@ -74,7 +74,7 @@ func TestProducers(t *testing.T) {
 	}
 	refused := func(err error, problem string) {
 		t.Helper()
-		if r, ok := errors.AsType[*client.Refusal](err); !ok || r.Type != problem {
+		if r, ok := errors.AsType[*producers.Refusal](err); !ok || r.Type != problem {
 			t.Errorf("Send() = %v, want %s", err, problem)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/karatum/mystery/api/client"
 )
 
 const shopID = "shp_yhhvaqbduib7i7scjuy2_20261018_"
@@ -57,6 +59,7 @@ func servedSlot(t *testing.T, change func(path, answer string) string) (url stri
 			http.NotFound(w, r)
 			return
 		}
+		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(answer))
 	}))
 	t.Cleanup(server.Close)
@@ -111,6 +114,47 @@ func TestShopAsJSON(t *testing.T) {
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || code != exitOK || report.Verdict != "ok" || len(report.Checks) != 19 {
 		t.Errorf("run = %d (%v); it said %s%s", code, err, &stdout, &stderr)
+	}
+}
+
+// Who reads the slot with the client that is made from the API's document reads what is
+// verified, and the bundle that the client keeps is good without the service.
+func TestClientReadsWhatIsVerified(t *testing.T) {
+	t.Parallel()
+	base, id, _ := strings.Cut(servedSlot(t, func(_, answer string) string { return answer }), "/v1/mystery/shops/")
+	c, err := client.NewClientWithResponses(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot, err := c.GetShopWithResponse(t.Context(), id, nil)
+	if err != nil || slot.JSON200 == nil || slot.JSON200.Id != id {
+		t.Fatalf("GetShop(%s) = %+v, %v", id, slot, err)
+	}
+	consent, err := c.GetConsentWithResponse(t.Context(), slot.JSON200.Consent, nil)
+	if err != nil || consent.JSON200 == nil || consent.JSON200.Payload.Agent == "" {
+		t.Fatalf("GetConsent(%s) = %+v, %v", slot.JSON200.Consent, consent, err)
+	}
+	records, err := c.ListLedgerStreamWithResponse(t.Context(), "shop", id, nil)
+	if err != nil || records.JSON200 == nil || len(records.JSON200.Items) == 0 {
+		t.Fatalf("ListLedgerStream(shop, %s) = %+v, %v", id, records, err)
+	}
+	bundle, err := c.GetLedgerBundleWithResponse(t.Context(), &client.GetLedgerBundleParams{Shop: &id})
+	if err != nil || bundle.JSON200 == nil {
+		t.Fatalf("GetLedgerBundle(%s) = %+v, %v", id, bundle, err)
+	}
+	file := filepath.Join(t.TempDir(), "bundle.json")
+	if err := os.WriteFile(file, bundle.Body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"shop", base + "/v1/mystery/shops/" + id}, {"bundle", file}} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, nil, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), id) {
+			t.Errorf("%s = %d; it said %s%s", args[0], code, &stdout, &stderr)
+		}
+	}
+	absent, err := c.GetShopWithResponse(t.Context(), "shp_aaaaaaaaaaaaaaaaaaaa_20260301_07", nil)
+	if err != nil || absent.JSON200 != nil || absent.StatusCode() != http.StatusNotFound {
+		t.Errorf("GetShop of no slot = %+v, %v", absent, err)
 	}
 }
 

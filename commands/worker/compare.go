@@ -102,13 +102,9 @@ func Compare(a Arms) finding.Reached {
 	r := finding.Reached{
 		Exam: examined.close(e), Field: field.close(f),
 		Sources: sources(a.Exam), Families: families(&examined, &field),
-		Verdict: finding.Verdict(c.Verdict),
-		Rule:    rule,
-		Thresholds: finding.Thresholds{
-			MinExam: stats.MinExam, MinField: stats.MinField,
-			MaxP: stats.Format(stats.MaxP), MinDropPoints: stats.MinDropPoints,
-			MinE: stats.MinE, MaxLost: stats.MaxLostPercent,
-		},
+		Verdict:    finding.Verdict(c.Verdict),
+		Rule:       rule,
+		Thresholds: finding.CurrentThresholds(),
 		Latency: finding.LatencyRatios{
 			Median: ratio(examined.latencies, field.latencies, .5), P90: ratio(examined.latencies, field.latencies, .9),
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/maintainer"
+	"github.com/karatum/mystery/domain/stats"
 )
 
 // Events are the entries of all shapes that were ever written here, the oldest
@@ -174,6 +175,14 @@ type Thresholds struct {
 	MinDropPoints int    `json:"minDropPoints"`
 	MinE          int    `json:"minE"`           // of the gate
 	MaxLost       int    `json:"maxLostPercent"` // of planned tasks blocked or missed
+}
+
+// CurrentThresholds returns those that comparisons are made with now.
+func CurrentThresholds() Thresholds {
+	return Thresholds{
+		MinExam: stats.MinExam, MinField: stats.MinField, MaxP: stats.Format(stats.MaxP), MinDropPoints: stats.MinDropPoints,
+		MinE: stats.MinE, MaxLost: stats.MaxLostPercent,
+	}
 }
 
 // EventType implements [domain.Event].

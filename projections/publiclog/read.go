@@ -212,7 +212,7 @@ func (r Reader) Stream(ctx context.Context, s ledger.Stream, version uint64, lim
 			var exists bool
 			err := v.q.QueryRow(ctx, `select exists (select from tree_leaves where stream = $1 and index < $2)`, string(s), h.Size).Scan(&exists)
 			if err == nil && !exists {
-				err = fmt.Errorf("the log has no stream %s: %w", s, domain.ErrNotFound)
+				err = fmt.Errorf("the log has no such stream: %w", domain.ErrNotFound)
 			}
 			return err
 		}

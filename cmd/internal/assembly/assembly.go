@@ -401,6 +401,7 @@ func (p *Programme) Handler() http.Handler {
 		Producers: p.Service, Counted: p.counters.Submission,
 		Limits: p.limits(), Reads: p.reads(), Proxies: p.manners.proxies, Logger: p.log, CatchUp: p.CatchUp, Attesting: p.Attesting,
 		Ready: p.Ready, Watch: p.watch,
+		Written: (&projections.Tally{Runner: p.runner}).Public,
 	})
 }
 

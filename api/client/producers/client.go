@@ -1,12 +1,12 @@
-// Package client sends events to the ledger as a registered producer.
+// Package producers sends events to the ledger as a registered producer.
 //
-//	c := client.Client{URL: "https://karatum.com", Signer: producer.Signer{Producer: "shield-runner", Key: "2026-10", Private: key}, Now: time.Now}
+//	c := producers.Client{URL: "https://karatum.com", Signer: producer.Signer{Producer: "shield-runner", Key: "2026-10", Private: key}, Now: time.Now}
 //	opened, err := c.Sign(stream, shield.CaseOpened{…}, "sc_1/opened", at)
 //	answer, err := c.Send(ctx, opened)
 //
 // Send may be repeated with the same events, by this process or a later one: each is on
 // record once. It repeats by itself what has not been answered.
-package client
+package producers
 
 import (
 	"bytes"
