@@ -1,4 +1,4 @@
-// The client reads a Mystery Shopper ledger over HTTP, and does what owners of agents
+// Package client reads a Mystery Shopper ledger over HTTP, and does what owners of agents
 // do there. It is generated from api/openapi.json, so it has a method for every operation
 // and a type for every body:
 //
@@ -12,7 +12,6 @@
 //
 // Body holds the bytes of each answer: those of a bundle are to be kept as they came.
 // Events of producers carry signatures; package producers beside this one makes them.
-
 package client
 
 //go:generate go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2 -config generate.yaml -o client.gen.go ../openapi.json

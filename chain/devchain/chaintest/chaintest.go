@@ -27,13 +27,17 @@ type Chain interface {
 
 // Start starts a development chain on which these accounts can pay for transactions.
 // It is closed when the test ends.
-func Start(t testing.TB, rich ...common.Address) *devchain.Chain {
+func Start(t *testing.T, rich ...common.Address) *devchain.Chain {
 	t.Helper()
 	c, err := devchain.New(devchain.Config{ChainID: ID, Rich: rich})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return c
 }
 
