@@ -114,6 +114,7 @@ type server struct {
 	pages    *explorer.Pages
 	underWay underWay
 
+	lookout   *lookout
 	kept      *lru.Cache[string, kept]
 	reference *explorer.Reference // for people, of what is served to programs
 }
@@ -138,7 +139,7 @@ func New(c Config) http.Handler {
 	if err != nil {
 		panic(fmt.Sprintf("api: %v", err)) // the number is a good one
 	}
-	s := &server{Config: c, router: chi.NewRouter(), kept: answers}
+	s := &server{Config: c, router: chi.NewRouter(), kept: answers, lookout: &lookout{look: c.Reader.AsOf}}
 	s.pages = s.explorer()
 	if s.Watch != nil {
 		s.router.Use(s.Watch)

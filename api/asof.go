@@ -81,7 +81,7 @@ func (s *server) asOf(next http.Handler) http.Handler {
 
 // reading makes an answer whose parts belong together.
 func (s *server) reading(w http.ResponseWriter, r *http.Request, next http.Handler) (*page, error) {
-	before, err := s.Reader.AsOf(r.Context())
+	before, err := s.lookout.AsOf(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (s *server) reading(w http.ResponseWriter, r *http.Request, next http.Handl
 		p := &page{header: w.Header().Clone()}
 		next.ServeHTTP(p, r)
 		p.header.Set(headerSize, strconv.FormatUint(before.Size, 10))
-		after, err := s.Reader.AsOf(r.Context())
+		after, err := s.lookout.AsOf(r.Context())
 		if err == nil && after == before && keeps && p.status == http.StatusOK && p.body.Len() <= maxTagged {
 			s.kept.Add(r.URL.Path, kept{before, p.header.Get("Content-Type"), p.body.Bytes()})
 		}
@@ -145,7 +145,7 @@ func ofLog(path string) bool {
 // size returns how many public records a path can be answered from.
 func (s *server) size(ctx context.Context, path string) (uint64, error) {
 	if !ofLog(path) {
-		a, err := s.Reader.AsOf(ctx)
+		a, err := s.lookout.AsOf(ctx)
 		return a.Size, err
 	}
 	h, err := s.Ledger.Head(ctx)

@@ -311,7 +311,7 @@ func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
 	paying := func(paying bool) error { return tx.Do(moveDueSlot, id, head, nil, paying, nil, nil, nil, nil) }
 	switch e := e.(type) {
 	case shop.Committed:
-		return tx.Do(addDueSlot, id, head, string(shop.StateCommitted), false, nil, nil, nil, nil, nil, e.Consent, e.Day, e.Slot)
+		return tx.Do(addDueSlot, id, head, string(shop.StateCommitted), false, nil, nil, nil, nil, e.Consent, e.Day, e.Slot)
 	case shop.Sent:
 		return tx.Do(moveDueSlot, id, head, string(shop.StateSent), nil, r.Time, nil, nil, nil)
 	case shop.PaymentReserved:
