@@ -59,11 +59,13 @@ wasm: ## build the checks that a page makes in the browser, and what runs them
 	done
 
 test: postgres compiler ## run the tests, with the race detector where things run side by side
-	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) $$(go list ./... | grep -v /mystery/domain)
+	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) $$(go list ./... | grep -Ev "/mystery/(domain|cmd/karatum-demo)")
 	@go test -timeout $(TIMEOUT) ./domain/...
 	@cd bench && go vet ./... && go build -o /dev/null ./...
 
-test-weeks: postgres ## run the tests in which virtual weeks pass, producers write all they can or thousands of requests are guessed, without the race detector
+# First what runs side by side there, with the race detector, and then everything.
+test-weeks: postgres compiler ## run the tests in which virtual weeks pass, producers write all they can or thousands of requests are guessed
+	@[ -z "$(race_flag)" ] || CGO_ENABLED=1 go test $(race_flag) -timeout $(TIMEOUT) ./cmd/karatum-demo
 	@go test -timeout $(TIMEOUT) ./cmd/karatum-demo
 	@go test -timeout $(TIMEOUT) -run '^Test(ProducersHammer|Contract)$$' ./api
 

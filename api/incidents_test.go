@@ -120,7 +120,7 @@ func (l *publicLog) asks(consentID string) (list []ask) {
 			id = inc
 		}
 		path := strings.NewReplacer("{id}", id, "{ref}", ref, "{index}", "0", "{n}", "1", "{day}", "20513", "{category}", "incident",
-			"{hash}", strings.Repeat("0", 64), "{consent}", consentID, "{shop}", id, "{incident}", inc, "{agent}", "42", "*", "0/000.p/8").Replace(route)
+			"{hash}", strings.Repeat("0", 64), "{consent}", consentID, "{shop}", id, "{incident}", inc, "{agent}", "42", "{operation}", "get-incident", "*", "0/000.p/8").Replace(route)
 		if strings.ContainsAny(path, "{*") {
 			return fmt.Errorf("the crawl does not know what to ask for at %s", route)
 		}
@@ -178,8 +178,8 @@ func (l *publicLog) crawl(consentID string) map[ask]string {
 // in the refusal of it is none.
 func traces(crawled map[ask]string, inc string) (where []string) {
 	for ask, got := range crawled {
-		if strings.HasPrefix(ask.path, root+"/openapi") {
-			continue // it has examples
+		if strings.HasPrefix(ask.path, root+"/openapi") || strings.HasPrefix(ask.path, "/docs/api") {
+			continue // the document has examples
 		}
 		if strings.Contains(ask.path, inc) {
 			got = strings.ReplaceAll(got, inc, "")
