@@ -105,7 +105,7 @@ func (l *publicLog) asks(consentID string) (list []ask) {
 	var paths []string
 	routes, _ := l.handler.(chi.Routes)
 	l.ok(chi.Walk(routes, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		if method != http.MethodGet {
+		if method != http.MethodGet || strings.HasPrefix(route, "/assets/") { // those are built with the program
 			return nil
 		}
 		id := consentID
