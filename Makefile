@@ -58,7 +58,7 @@ wasm: ## build the checks that a page makes in the browser, and what runs them
 		cmp -s "$$file" "$(checker)/$${file##*/}" || install -m 644 "$$file" $(checker)/; \
 	done
 
-test: postgres compiler ## run the tests, with the race detector where things run side by side
+test: postgres compiler wasm ## run the tests, with the race detector where things run side by side
 	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) $$(go list ./... | grep -Ev "/mystery/(domain|cmd/karatum-demo)")
 	@go test -timeout $(TIMEOUT) ./domain/...
 	@cd bench && go vet ./... && go build -o /dev/null ./...

@@ -60,16 +60,11 @@ func (s *Service) EraseReply(ctx context.Context, m ledger.Meta, findingID, reas
 	if err := s.Finding(ctx, m, consentID, finding.EraseReply{Consent: consentID, Look: look, Reason: reason}); err != nil {
 		return err
 	}
-	for r, err := range s.Log.Stream(ctx, finding.StreamOf(consentID), 0) {
+	for filed, err := range s.filed(ctx, consentID) {
 		if err != nil {
 			return err
 		}
-		e, err := s.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			return err
-		}
-		filed, ok := e.(finding.ReplyFiled)
-		if !ok || filed.Look != look {
+		if filed.Look != look {
 			continue
 		}
 		if err := from.Delete(ctx, finding.ReplyKey(filed.Commitment)); err != nil {

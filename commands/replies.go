@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/karatum/mystery/domain"
@@ -137,17 +138,9 @@ func (s *Service) passReplies(ctx context.Context, consentID string) error {
 	if err != nil || now.Stage == incident.None {
 		return err
 	}
-	for r, err := range s.Log.Stream(ctx, finding.StreamOf(consentID), 0) {
+	for reply, err := range s.filed(ctx, consentID) {
 		if err != nil {
 			return err
-		}
-		e, err := s.Catalog.Decode(r.Type, r.Data)
-		if err != nil {
-			return err
-		}
-		reply, ok := e.(finding.ReplyFiled)
-		if !ok {
-			continue
 		}
 		m := ledger.Meta{Actor: "worker", Command: "incident/reply/" + finding.ID(consentID, reply.Look)}
 		c := incident.FileReply{Look: reply.Look, Commitment: reply.Commitment}
@@ -190,4 +183,25 @@ func (s *Service) grantOf(ctx context.Context, ref agent.Ref, consentID string) 
 		}
 	}
 	return consent.Granted{}, fmt.Errorf("there is no consent %s: %w", consentID, domain.ErrNotFound)
+}
+
+// filed yields the replies that were filed to findings on a consent, and whatever keeps it
+// from going on.
+func (s *Service) filed(ctx context.Context, consentID string) iter.Seq2[finding.ReplyFiled, error] {
+	return func(yield func(finding.ReplyFiled, error) bool) {
+		for r, err := range s.Log.Stream(ctx, finding.StreamOf(consentID), 0) {
+			if err != nil {
+				yield(finding.ReplyFiled{}, err)
+				return
+			}
+			e, err := s.Catalog.Decode(r.Type, r.Data)
+			if err != nil {
+				yield(finding.ReplyFiled{}, err)
+				return
+			}
+			if f, ok := e.(finding.ReplyFiled); ok && !yield(f, nil) {
+				return
+			}
+		}
+	}
 }
