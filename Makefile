@@ -64,10 +64,10 @@ test: postgres compiler wasm ## run the tests, with the race detector where thin
 	@cd bench && go vet ./... && go build -o /dev/null ./...
 
 # First what runs side by side there, with the race detector, and then everything.
-test-weeks: postgres compiler ## run the tests in which virtual weeks pass, producers write all they can or thousands of requests are guessed
+test-weeks: postgres compiler ## run the tests in which virtual weeks pass, producers write all they can, thousands of requests are guessed or the service is upgraded under load
 	@[ -z "$(race_flag)" ] || CGO_ENABLED=1 go test $(race_flag) -timeout $(TIMEOUT) ./cmd/karatum-demo
 	@go test -timeout $(TIMEOUT) ./cmd/karatum-demo
-	@go test -timeout $(TIMEOUT) -run '^Test(ProducersHammer|Contract)$$' ./api
+	@go test -timeout $(TIMEOUT) -run '^Test(ProducersHammer|Contract|Upgrade)$$' ./api ./cmd/karatum-mystery
 
 # What takes virtual weeks runs once more without the race detector.
 test-peers: postgres compiler peers wasm ## run the tests against programs of others: wallets, nodes, clients, a browser (npm)

@@ -40,10 +40,20 @@ func process(t *testing.T, getenv func(string) string, log io.Writer, args ...st
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), self, args...)
+	return processOf(t, self, getenv, log, args...)
+}
+
+// processOf starts a program like process.
+func processOf(t *testing.T, program string, getenv func(string) string, log io.Writer, args ...string) *exec.Cmd {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), program, args...)
 	c.Env = []string{playsProgram + "=1", "PATH=" + os.Getenv("PATH")}
-	for _, name := range []string{"HOME", "MYSTERY_STATE_DIR", "MYSTERY_DATABASE_URL", "MYSTERY_RPC_84532", "MYSTERY_RPC_11155111"} {
-		c.Env = append(c.Env, name+"="+getenv(name))
+	for _, name := range []string{
+		"HOME", "MYSTERY_STATE_DIR", "MYSTERY_DATABASE_URL", "MYSTERY_CHECKPOINT_INTERVAL", "MYSTERY_RPC_84532", "MYSTERY_RPC_11155111",
+	} {
+		if v := getenv(name); v != "" {
+			c.Env = append(c.Env, name+"="+v)
+		}
 	}
 	c.Stderr, c.Stdout = log, log
 	if err := c.Start(); err != nil {
