@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -27,6 +28,8 @@ type Problem struct { //nolint:errname // it is called a problem in the RFC
 	Current  *uint64  `json:"current,omitempty" doc:"The version of the stream, if another one was expected."`
 	Consent  string   `json:"consent,omitempty" doc:"The refused consent, if the refusal was recorded."`
 	Errors   []Detail `json:"errors,omitempty" doc:"What was wrong where, if it can be told."`
+
+	retryAfter int // seconds; 0: nobody knows
 }
 
 // A Detail is one thing wrong with the input. It does not repeat the input, in
@@ -44,6 +47,14 @@ func (p *Problem) GetStatus() int { return p.Status }
 
 // ContentType implements [huma.ContentTypeFilter].
 func (*Problem) ContentType(string) string { return problemJSON }
+
+// GetHeaders implements [huma.HeadersError].
+func (p *Problem) GetHeaders() http.Header {
+	if p.retryAfter == 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.Itoa(p.retryAfter)}}
+}
 
 const problemJSON = "application/problem+json"
 
@@ -82,6 +93,7 @@ var titles = map[domain.Code]string{
 	domain.HostNotProven:      "A host is not shown to be the owner's",
 	domain.HostStopped:        "A host wants no tasks",
 	domain.HostUnreachable:    "A host cannot be asked",
+	domain.KeysUnavailable:    "New consents cannot be prepared",
 	domain.NoCertificate:      "The agent holds no certificate",
 	domain.NotRegistered:      "The agent is not registered",
 	domain.OwnerNotListed:     "A host's document names other owners",
@@ -112,6 +124,10 @@ var titles = map[domain.Code]string{
 	domain.UnknownProducer:     "There is no such producer, or no such key",
 	domain.WrongVersion:        "The stream is at another version",
 }
+
+// pauses says, in seconds, when it may be worth asking again after a problem that passes
+// by itself.
+var pauses = map[domain.Code]int{domain.KeysUnavailable: 5}
 
 // kinds is the one place where a kind of error becomes a status.
 var kinds = []struct {
@@ -167,7 +183,7 @@ func (s *server) fail(ctx context.Context, err error) error {
 		if errors.Is(err, k.kind) {
 			p := newProblem(ctx, k.status, domain.Sentence(err))
 			if title, ok := titles[domain.CodeOf(err)]; ok {
-				p.Type, p.Title = typeBase+string(domain.CodeOf(err)), title
+				p.Type, p.Title, p.retryAfter = typeBase+string(domain.CodeOf(err)), title, pauses[domain.CodeOf(err)]
 			}
 			return p
 		}

@@ -104,6 +104,21 @@ func TestEveryCodeIsAType(t *testing.T) {
 	}
 }
 
+// A problem that passes by itself says when to ask again.
+func TestProblemSaysWhenToAskAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).furnish()
+	coded := &failing{Service: w.service, err: domain.WithCode(domain.KeysUnavailable, fmt.Errorf("nobody answers: %w", domain.ErrUnavailable))}
+	w.handler = api.New(api.Config{Service: coded, Reader: readerOf(w), Bodies: w.bodies, PublicURL: "https://karatum.com", CatchUp: w.runner.CatchUp, Now: w.clock})
+	if a := w.do(http.MethodPost, root+"/consents/challenge", request(honest)); a.status != 503 || a.header.Get("Retry-After") != "5" {
+		t.Errorf("the answer is %d with Retry-After %q, want 503 and 5: %s", a.status, a.header.Get("Retry-After"), a.body)
+	}
+	coded.err = fmt.Errorf("for good: %w", domain.ErrConflict)
+	if a := w.do(http.MethodPost, root+"/consents/challenge", request(honest)); a.header.Get("Retry-After") != "" {
+		t.Errorf("a conflict has Retry-After %q", a.header.Get("Retry-After"))
+	}
+}
+
 // failing refuses challenges.
 type failing struct {
 	*commands.Service

@@ -40,7 +40,7 @@ type Service struct {
 	Catalog domain.Catalog
 	Now     func() time.Time // programme time
 	Rand    io.Reader        // of nonces and command ids
-	Secrets Keyring          // the operator's part of all keys
+	Secrets Keyring          // the operator's part of all keys; nil: see KeyRoots
 	Domain  string           // that consents are signed for, such as karatum.com
 	Hosts   Hosts
 	Gate    Gate
@@ -51,6 +51,11 @@ type Service struct {
 	Texts        Texts
 	Admission    Admission // of producers and maintainers
 	ConsentHosts ConsentHosts
+
+	// KeyRoots and ChallengeKeys are needed by a service that holds no secret, which can do
+	// all that owners ask for. One that has Secrets goes by these alone.
+	KeyRoots      KeyRoots
+	ChallengeKeys ChallengeKeys
 
 	// Histories saves reading again what was read before; nil: nothing is kept. It
 	// must see one log only.

@@ -1,6 +1,7 @@
 package commands_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/programme"
 )
@@ -111,4 +113,80 @@ func TestKeyNotInForce(t *testing.T) {
 	if got := len(w.records(t)); got != before || w.hosts.asked != 0 {
 		t.Errorf("%d records and %d hosts asked, want %d and none", got, w.hosts.asked, before)
 	}
+}
+
+// left is the keys of challenges that a holder of secrets has left to others.
+type left map[domain.Hash]consent.ChallengeKey
+
+func (l left) ChallengeKey(_ context.Context, operatorKey domain.Hash) (consent.ChallengeKey, error) {
+	key, ok := l[operatorKey]
+	if !ok {
+		return key, fmt.Errorf("no key: %w", domain.ErrNotFound)
+	}
+	return key, nil
+}
+
+// silent makes no roots.
+type silent struct{}
+
+func (silent) KeyRoot(context.Context, domain.Hash, uint32, uint32) (commands.KeyRoot, error) {
+	return commands.KeyRoot{}, domain.WithCode(domain.KeysUnavailable, fmt.Errorf("nobody answers: %w", domain.ErrUnavailable))
+}
+
+// A service without secrets does all that owners ask for, and what it and one that has
+// them issue is taken by both. While nobody makes roots, only new consents wait.
+func TestWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	keys := left{}
+	bare := *w.Service
+	bare.Secrets, bare.KeyRoots, bare.ChallengeKeys = nil, w.Secrets, keys
+	_, err := bare.Challenge(t.Context(), request())
+	wantErr(t, "Challenge before a key was left", err, domain.ErrUnavailable)
+	keys[w.Secrets.Keys()[0]] = consent.NewChallengeKey(w.Secrets.Current())
+
+	c, err := bare.Challenge(t.Context(), request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Payload
+	if root := plan.KeyRoot(w.Secrets.Current(), p.Nonce, p.FirstDay, p.ValidityDays); p.OperatorKey != w.Secrets.Keys()[0] || p.PlanKeyRoot != root {
+		t.Errorf("the challenge names key %s and root %s, want those of the secret", p.OperatorKey, p.PlanKeyRoot)
+	}
+	bare.KeyRoots = silent{}
+	_, err = bare.Challenge(t.Context(), request())
+	if wantErr(t, "Challenge while nobody makes roots", err, domain.ErrUnavailable); domain.CodeOf(err) != domain.KeysUnavailable {
+		t.Errorf("Challenge while nobody makes roots has the code %q", domain.CodeOf(err))
+	}
+	id, err := w.Grant(t.Context(), c.ChallengeID, p, sign(c.Message, ownerKey), domain.Hash{})
+	if err != nil {
+		t.Fatalf("Grant where the secret is, of a challenge from where it is not: %v", err)
+	}
+	r, err := bare.ChallengeRevoke(t.Context(), id, ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "Revoke without secrets", bare.Revoke(t.Context(), id, ref, r.ChallengeID, sign(r.Message, ownerKey)), nil)
+
+	c = w.challenge(t, request())
+	if _, err := bare.Grant(t.Context(), c.ChallengeID, c.Payload, sign(c.Message, ownerKey), domain.Hash{}); err != nil {
+		t.Errorf("Grant without secrets, of a challenge from where they are: %v", err)
+	}
+}
+
+// What was left under a key that is retired is good for nothing.
+func TestRetiredChallengeKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.Secrets.Keys()[0]
+	c := w.challenge(t, request())
+	w.rotate(t, domain.Hash{2})
+	bare := *w.Service
+	bare.Secrets, bare.KeyRoots, bare.ChallengeKeys = nil, w.Secrets, left{first: consent.NewChallengeKey(w.Secrets[0])}
+	wantErr(t, "RetireKey", w.Programme(t.Context(), meta("retire"), programme.RetireKey{Key: first, Reason: "it was seen"}), nil)
+	_, err := bare.Grant(t.Context(), c.ChallengeID, c.Payload, sign(c.Message, ownerKey), domain.Hash{})
+	wantErr(t, "Grant with the only key retired", err, domain.ErrUnavailable)
+	bare.ChallengeKeys = left{first: consent.NewChallengeKey(w.Secrets[0]), w.Secrets.Keys()[1]: consent.NewChallengeKey(w.Secrets[1])}
+	_, err = bare.Grant(t.Context(), c.ChallengeID, c.Payload, sign(c.Message, ownerKey), domain.Hash{})
+	wantErr(t, "Grant of a challenge under a retired key", err, domain.ErrInvalid)
 }

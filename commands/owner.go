@@ -14,7 +14,6 @@ import (
 	"github.com/karatum/mystery/domain/eip191"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
-	"github.com/karatum/mystery/domain/programme"
 )
 
 // Challenged is a consent for an owner to sign. Nothing is stored of it: the id
@@ -89,7 +88,10 @@ func (s *Service) Challenge(ctx context.Context, r consent.Request) (Challenged,
 	if err != nil {
 		return Challenged{}, err
 	}
-	id := s.challengeID(consent.ToGrant, consent.Challenge{Nonce: p.Nonce, Subject: hash, Expires: expires})
+	id, err := s.challengeID(ctx, consent.ToGrant, consent.Challenge{Nonce: p.Nonce, Subject: hash, Expires: expires})
+	if err != nil {
+		return Challenged{}, err
+	}
 	return Challenged{ChallengeID: id, Message: message, Payload: p, PayloadHash: hash, ExpiresAt: expires}, nil
 }
 
@@ -101,10 +103,6 @@ func (s *Service) payload(ctx context.Context, r consent.Request, owner eip191.A
 	if published.Terms.Version == 0 {
 		return p, expires, fmt.Errorf("no terms are published yet; start the service once with its full configuration: %w", domain.ErrUnavailable)
 	}
-	key := programme.OperatorKey(s.Secrets.Current())
-	if err := inForce(published, key); err != nil {
-		return p, expires, err
-	}
 	nonce, err := s.nonce()
 	if err != nil {
 		return p, expires, err
@@ -112,6 +110,13 @@ func (s *Service) payload(ctx context.Context, r consent.Request, owner eip191.A
 	issued := s.Now().UTC().Truncate(time.Second)
 	expires = issued.Add(consent.ChallengeLife)
 	first := consent.FirstDay(expires)
+	ours, err := s.keyRoot(ctx, nonce, first, r.ValidityDays)
+	if err != nil {
+		return p, expires, err
+	}
+	if err := inForce(published, ours.OperatorKey); err != nil {
+		return p, expires, err
+	}
 	return consent.Payload{
 		Request: r,
 		Terms: consent.Terms{
@@ -125,8 +130,8 @@ func (s *Service) payload(ctx context.Context, r consent.Request, owner eip191.A
 			PoolVersion:     published.Pool.Version,
 			PoolHash:        published.Pool.Hash,
 			CatalogueDigest: published.Catalogue.Digest,
-			OperatorKey:     key,
-			PlanKeyRoot:     plan.KeyRoot(s.Secrets.Current(), nonce, first, r.ValidityDays),
+			OperatorKey:     ours.OperatorKey,
+			PlanKeyRoot:     ours.PlanKeyRoot,
 			Nonce:           nonce,
 			IssuedAt:        issued,
 		},
@@ -143,7 +148,7 @@ func (s *Service) payload(ctx context.Context, r consent.Request, owner eip191.A
 func (s *Service) Grant(
 	ctx context.Context, challengeID string, p consent.Payload, sig consent.Signature, ownerNonce domain.Hash,
 ) (id string, err error) {
-	if err := s.issued(challengeID, p); err != nil {
+	if err := s.issued(ctx, challengeID, p); err != nil {
 		return "", err
 	}
 	if err := s.notRetired(ctx, p.OperatorKey); err != nil {
@@ -192,8 +197,8 @@ func NewOwner(o agent.Ownership) agent.ChangeOwner {
 
 // issued returns nil if a payload is just what was issued with a challenge that is
 // still open.
-func (s *Service) issued(challengeID string, p consent.Payload) error {
-	c, err := s.openChallenge(consent.ToGrant, challengeID)
+func (s *Service) issued(ctx context.Context, challengeID string, p consent.Payload) error {
+	c, err := s.openChallenge(ctx, consent.ToGrant, challengeID)
 	if err != nil {
 		return err
 	}
@@ -307,14 +312,17 @@ func (s *Service) ChallengeRevoke(ctx context.Context, consentID string, ref age
 	issued := s.Now().UTC().Truncate(time.Second)
 	r := granted.Payload.Revocation(nonce, issued)
 	c := consent.Challenge{Nonce: nonce, Subject: r.Subject(), Expires: issued.Add(consent.ChallengeLife)}
-	id := s.challengeID(consent.ToRevoke, c)
+	id, err := s.challengeID(ctx, consent.ToRevoke, c)
+	if err != nil {
+		return RevokeChallenged{}, err
+	}
 	return RevokeChallenged{ChallengeID: id, Message: r.Message(), ExpiresAt: c.Expires}, nil
 }
 
 // Revoke withdraws a consent in its owner's name. When it returns nil no byte of
 // a new task leaves any more. Revoking what is over already succeeds.
 func (s *Service) Revoke(ctx context.Context, consentID string, ref agent.Ref, challengeID string, sig consent.Signature) error {
-	c, err := s.openChallenge(consent.ToRevoke, challengeID)
+	c, err := s.openChallenge(ctx, consent.ToRevoke, challengeID)
 	if err != nil {
 		return err
 	}

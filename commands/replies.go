@@ -49,7 +49,9 @@ func (s *Service) ChallengeReply(ctx context.Context, findingID, text string) (c
 	e.IssuedAt = s.Now().UTC().Truncate(time.Second)
 	e.Commitment = finding.Commitment(findingID, c.Salt, text)
 	issued := consent.Challenge{Nonce: e.Nonce, Subject: e.Subject(), Expires: e.IssuedAt.Add(consent.ChallengeLife)}
-	c.ChallengeID = s.challengeID(consent.ToReply, issued)
+	if c.ChallengeID, err = s.challengeID(ctx, consent.ToReply, issued); err != nil {
+		return c, err
+	}
 	c.Message, c.Commitment, c.ExpiresAt = e.Message(), e.Commitment, issued.Expires
 	return c, nil
 }
@@ -73,7 +75,7 @@ func (s *Service) FileReply(ctx context.Context, r Reply) error {
 	if err := finding.CheckReply(r.Text); err != nil {
 		return err
 	}
-	issued, err := s.openChallenge(consent.ToReply, r.ChallengeID)
+	issued, err := s.openChallenge(ctx, consent.ToReply, r.ChallengeID)
 	if err != nil {
 		return err
 	}

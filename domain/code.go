@@ -23,6 +23,7 @@ const (
 	HostNotProven      Code = "host-not-proven"
 	HostStopped        Code = "host-stopped"     // it wants no tasks, whoever owns it
 	HostUnreachable    Code = "host-unreachable" // its proof could not be read
+	KeysUnavailable    Code = "keys-unavailable" // the process that holds the operator secret does not answer
 	NoCertificate      Code = "no-certificate"
 	NotRegistered      Code = "not-registered"
 	OwnerChanged       Code = "owner-changed"

@@ -62,7 +62,7 @@ func (p *program) act(cmd *cobra.Command, s *subject, commands ...agent.Command)
 
 // onAgent is the same with commands that depend on what is known.
 func (p *program) onAgent(cmd *cobra.Command, ref agent.Ref, commands func(*assembly.Programme) ([]agent.Command, error)) error {
-	prog, err := p.open(cmd.Context(), false)
+	prog, err := p.join(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ Without a resolver nothing has to be deployed: the schema is registered with the
 batch.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			prog, err := p.open(cmd.Context(), false)
+			prog, err := p.join(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ before an upgrade. The exit code is 1 if a check fails, and 0 if all are ok or w
 func (p *program) examineSelf(cmd *cobra.Command) []check {
 	ctx, c := cmd.Context(), assembly.ConfigFrom(p.getenv)
 	checks := []check{publicURL(c), secret(c), logKey(c), witnesses(c), sources(c), proofAddress(c), egress(ctx, c), proxies(c)}
-	prog, err := assembly.Open(ctx, c, assembly.Options{Join: true, AsIs: true})
+	prog, err := assembly.Open(ctx, c, assembly.Options{Join: true, AsIs: true, Keyless: c.AsksForKeys()})
 	if err != nil {
 		return append(checks, check{"start", "fail", domain.Sentence(err)})
 	}
@@ -78,6 +78,7 @@ func (p *program) examineSelf(cmd *cobra.Command) []check {
 			state.Terms.Version, state.Pool.Version, state.Catalogue.Digest)})
 	}
 	checks = append(checks, operatorKeys(ctx, prog)...)
+	checks = append(checks, keysSocket(ctx, c, prog)...)
 	checks = append(checks, vitals(ctx, c, prog)...)
 	checks = append(checks, chains(ctx, prog)...)
 	checks = append(checks, attesting(ctx, prog)...)
@@ -207,6 +208,9 @@ func scopes(pauses []programme.Paused) string {
 // operatorKeys says which secrets are missing, if any is needed.
 func operatorKeys(ctx context.Context, prog *assembly.Programme) (checks []check) {
 	const name = "operator keys"
+	if prog.Keyless() {
+		return nil // who holds the secrets knows
+	}
 	missing, err := prog.MissingKeys(ctx)
 	if err != nil {
 		return []check{{name, "fail", domain.Sentence(err)}}
@@ -222,6 +226,20 @@ func operatorKeys(ctx context.Context, prog *assembly.Programme) (checks []check
 	return checks
 }
 
+// keysSocket says whether plan key roots are answered for, if a socket is named.
+func keysSocket(ctx context.Context, c assembly.Config, prog *assembly.Programme) []check {
+	const name = "keys socket"
+	if c.KeysSocket == "" {
+		return nil
+	}
+	key, err := prog.KeyHolder(ctx)
+	if err != nil {
+		return []check{{name, "fail", "nobody answers at " + c.KeysSocket + ", so owners get no challenges from a serve without secrets; " +
+			"see that work runs on this machine and lets this account ask (MYSTERY_KEYS_USER)"}}
+	}
+	return []check{{name, "ok", fmt.Sprintf("%s is answered; new consents are given under %s", c.KeysSocket, key)}}
+}
+
 func publicURL(c assembly.Config) check {
 	switch d, err := c.Domain(); {
 	case err != nil:
@@ -234,6 +252,9 @@ func publicURL(c assembly.Config) check {
 
 func secret(c assembly.Config) check {
 	const name = "operator secret"
+	if c.AsksForKeys() {
+		return check{name, "ok", "not for this account to read; plan key roots are asked for at MYSTERY_KEYS_SOCKET"}
+	}
 	path, ours := c.SecretPath()
 	info, err := os.Stat(path)
 	switch {

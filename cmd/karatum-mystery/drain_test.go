@@ -49,7 +49,8 @@ func processOf(t *testing.T, program string, getenv func(string) string, log io.
 	c := exec.CommandContext(t.Context(), program, args...)
 	c.Env = []string{playsProgram + "=1", "PATH=" + os.Getenv("PATH")}
 	for _, name := range []string{
-		"HOME", "MYSTERY_STATE_DIR", "MYSTERY_DATABASE_URL", "MYSTERY_CHECKPOINT_INTERVAL", "MYSTERY_RPC_84532", "MYSTERY_RPC_11155111",
+		"HOME", "MYSTERY_STATE_DIR", "MYSTERY_DATABASE_URL", "MYSTERY_CHECKPOINT_INTERVAL", "MYSTERY_KEYS_SOCKET",
+		"MYSTERY_RPC_84532", "MYSTERY_RPC_11155111",
 	} {
 		if v := getenv(name); v != "" {
 			c.Env = append(c.Env, name+"="+v)

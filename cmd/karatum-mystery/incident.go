@@ -105,7 +105,7 @@ func (p *program) incidentList() *cobra.Command {
 
 // incidents opens the programme and returns its incidents.
 func (p *program) incidents(cmd *cobra.Command) (prog *assembly.Programme, list []projections.DueIncident, err error) {
-	if prog, err = p.open(cmd.Context(), false); err != nil {
+	if prog, err = p.join(cmd.Context()); err != nil {
 		return nil, nil, err
 	}
 	if err = prog.CatchUp(cmd.Context()); err == nil {
@@ -219,7 +219,7 @@ func (p *program) actOn(cmd *cobra.Command, id string, do incident.Verb, s step)
 		return fmt.Errorf("%q is not the id of an incident, such as inc_mfzwizlsmjrxg43vmvzc: %w", id, domain.ErrInvalid)
 	}
 	ctx := cmd.Context()
-	prog, err := p.open(ctx, false)
+	prog, err := p.join(ctx)
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (p *program) findingCorrect() *cobra.Command {
 				return err
 			}
 			ctx := cmd.Context()
-			prog, err := p.open(ctx, false)
+			prog, err := p.join(ctx)
 			if err != nil {
 				return err
 			}

@@ -126,7 +126,7 @@ func (d *desk) found() (consentID string, reply func(look int, text string)) {
 func (d *desk) open() *assembly.Programme {
 	d.t.Helper()
 	p := &program{getenv: d.getenv, stdout: d.t.Output(), stderr: d.t.Output()}
-	prog, err := p.open(d.t.Context(), false)
+	prog, err := p.join(d.t.Context())
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ Repeat the command if it fails.`,
 			if found == "" && !shopID.MatchString(shop) {
 				return fmt.Errorf("--shop %q is not the id of a shop, such as shp_mfzwizlsmjrxg43vmvzc_20260301_07: %w", shop, domain.ErrInvalid)
 			}
-			prog, err := p.open(cmd.Context(), false)
+			prog, err := p.join(cmd.Context())
 			if err != nil {
 				return err
 			}

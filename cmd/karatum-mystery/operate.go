@@ -70,7 +70,7 @@ func (p *program) examine(cmd *cobra.Command, text string, of func(agent.Ref) ex
 	if err != nil {
 		return fmt.Errorf("--agent: %w", err)
 	}
-	prog, err := p.open(cmd.Context(), false)
+	prog, err := p.join(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (p *program) examRun() *cobra.Command {
 			if attempts < 1 || attempts > 1000 {
 				return fmt.Errorf("--attempts must be 1 to 1000: %w", domain.ErrInvalid)
 			}
-			prog, err := p.open(cmd.Context(), false)
+			prog, err := p.join(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -78,7 +78,7 @@ func (f *keyFlags) read(now time.Time) (k producer.Key, err error) {
 // withProducer opens the programme, carries out a command on a producer, and prints what
 // it may do then.
 func (p *program) withProducer(ctx context.Context, id string, command func(now time.Time) (producer.Command, error)) error {
-	prog, err := p.open(ctx, false)
+	prog, err := p.join(ctx)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (p *program) producerList() *cobra.Command {
 		Short: "List the producers, their keys and what they may write",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			prog, err := p.open(cmd.Context(), false)
+			prog, err := p.join(cmd.Context())
 			if err != nil {
 				return err
 			}

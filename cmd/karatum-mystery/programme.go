@@ -28,7 +28,7 @@ func (p *program) programme() *cobra.Command {
 // operate opens the programme, lets do act on it, and prints what do says and how
 // the programme stands then.
 func (p *program) operate(cmd *cobra.Command, do func(*assembly.Programme) (done string, err error)) error {
-	prog, err := p.open(cmd.Context(), false)
+	prog, err := p.join(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,11 @@ Environment (all optional):
                                 digits each, the current one last; # begins a
                                 comment. If unset, one is made in the state
                                 directory at the first start
+  MYSTERY_KEYS_SOCKET           Unix socket at which work answers for plan key roots, and a serve
+                                of its own asks, which then reads no secret; if unset, each
+                                reads it
+  MYSTERY_KEYS_USER             account that may ask there besides that of work and root; the
+                                group of work has to be one of its groups (none)
   MYSTERY_SOURCE_ADDRESSES      addresses that tasks come from, by commas; published
                                 with reveals and nowhere before
   MYSTERY_ABUSE_CONTACT         where abuse is reported, mailto: or https:
@@ -159,10 +164,16 @@ func (p *program) mark(c *cobra.Command) {
 	}
 }
 
-// open assembles the programme as the environment says. One that is to stay owns
-// its private database; the others join the one that does.
-func (p *program) open(ctx context.Context, stay bool) (*assembly.Programme, error) {
-	return assembly.Open(ctx, assembly.ConfigFrom(p.getenv), assembly.Options{Log: p.logger(), Version: version, Join: !stay})
+// open assembles the programme as the environment says.
+func (p *program) open(ctx context.Context, o assembly.Options) (*assembly.Programme, error) {
+	o.Log, o.Version = p.logger(), version
+	return assembly.Open(ctx, assembly.ConfigFrom(p.getenv), o)
+}
+
+// join is open for a command that ends again: it works on the private database of the
+// process that owns it, and without operator secrets where these are asked for.
+func (p *program) join(ctx context.Context) (*assembly.Programme, error) {
+	return p.open(ctx, assembly.Options{Join: true, Keyless: assembly.ConfigFrom(p.getenv).AsksForKeys()})
 }
 
 func (p *program) logger() *slog.Logger {

@@ -31,7 +31,9 @@ func (p *program) serve() *cobra.Command {
 		Short: "Serve the API; on a private database run the shopper's cycle too",
 		Long: `Serve the API. On a private database, which one process owns, the shopper's cycle
 runs in the same process; with MYSTERY_DATABASE_URL set it is a process of its own,
-karatum-mystery work, unless --work asks for both in one.
+karatum-mystery work, unless --work asks for both in one. With MYSTERY_KEYS_SOCKET set
+too, a serve that does not run the cycle reads no secret and asks work for what owners
+sign.
 
 Told to end (SIGTERM or SIGINT), it says on /readyz that it is not ready, goes on for
 as long as --drain says, lets requests under way finish, waits for tasks that were sent,
@@ -48,7 +50,9 @@ and ends. A second signal ends it at once.`,
 		if drain < 0 || drain > maxDrain {
 			return fmt.Errorf("--drain must be from 0s to %s: %w", maxDrain, domain.ErrInvalid)
 		}
-		prog, err := p.open(cmd.Context(), true)
+		c := assembly.ConfigFrom(p.getenv)
+		keyless := c.KeysSocket != "" && !both && (alone || c.DatabaseURL != "")
+		prog, err := p.open(cmd.Context(), assembly.Options{Keyless: keyless})
 		if err != nil {
 			return err
 		}
@@ -59,11 +63,12 @@ and ends. A second signal ends it at once.`,
 				return err
 			}
 		}
-		front := []part{func(ctx context.Context) error { return p.listen(ctx, prog, listen, drain, api) }}
+		front, base := []part{func(ctx context.Context) error { return p.listen(ctx, prog, listen, drain, api) }}, p.base(prog)
 		if both || prog.Private && !alone {
 			front = append(front, func(ctx context.Context) error { return p.shop(ctx, prog) })
+			base = append(base, prog.AnswerForKeys)
 		}
-		return together(cmd.Context(), front, p.base(prog))
+		return together(cmd.Context(), front, base)
 	}
 	return c
 }
@@ -79,13 +84,13 @@ sent, a minute or so at most, and ends. A second signal ends it at once; a task 
 under way then comes out as lost.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			prog, err := p.open(cmd.Context(), true)
+			prog, err := p.open(cmd.Context(), assembly.Options{})
 			if err != nil {
 				return err
 			}
 			defer prog.Close()
 			front := []part{func(ctx context.Context) error { return p.shop(ctx, prog) }}
-			return together(cmd.Context(), front, p.base(prog))
+			return together(cmd.Context(), front, append(p.base(prog), prog.AnswerForKeys))
 		},
 	}
 }

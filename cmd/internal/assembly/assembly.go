@@ -61,6 +61,12 @@ type Options struct {
 	// it from the file that the Config names.
 	LogKey string
 
+	// Keyless leaves the operator secrets, and the keys that attest, pay and sign the
+	// public log, to other processes: plan key roots are asked for at the socket that the
+	// Config names. The ledger has to be begun. Nothing is published, and the worker is of
+	// no use.
+	Keyless bool
+
 	// Unlimited lets everybody ask for challenges, and read, without end. It is for
 	// karatum-demo and tests, and no configuration leads here.
 	Unlimited bool
@@ -122,6 +128,7 @@ type Programme struct {
 	nodes   rpc.Set
 	clock   *Clock
 	asIs    bool // and there is something
+	keyless bool
 
 	local    *postgres.Log // nil if the ledger is elsewhere
 	counters *operator.Counters
@@ -133,7 +140,10 @@ type Programme struct {
 // Open assembles the programme on its database, which it starts and migrates as
 // needed, and publishes what this build carries: terms, pool and catalogue.
 func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
-	p = &Programme{config: c, schema: orElse(o.Schema, "mystery"), log: o.Log, demo: o.Demo}
+	if o.Keyless {
+		c = c.keyless()
+	}
+	p = &Programme{config: c, schema: orElse(o.Schema, "mystery"), log: o.Log, demo: o.Demo, keyless: o.Keyless}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -197,7 +207,7 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 		Domain: signedDomain, Hosts: p.hosts(o), Gate: gate, Texts: p.bodies, Histories: commands.NewHistories(),
 		Admission: admission, ConsentHosts: p.Reader,
 	}
-	if p.Service.Secrets, err = p.openSecrets(ctx, o.Secrets); err != nil {
+	if err := p.openSecrets(ctx, o.Secrets); err != nil {
 		return p, err
 	}
 	leases := &tables.Leases{Pool: p.pool}
@@ -218,6 +228,9 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 		return p, err
 	}
 	p.openAttester(attests, attestChain)
+	if p.keyless {
+		return p, p.CatchUp(ctx)
+	}
 	if !p.asIs {
 		if err := p.publish(ctx); err != nil {
 			return p, err
@@ -353,15 +366,20 @@ func (p *Programme) openClock(ctx context.Context, virtual func() time.Time) (er
 	return nil
 }
 
-func (p *Programme) openSecrets(ctx context.Context, given commands.Keyring) (commands.Keyring, error) {
-	if len(given) > 0 {
-		return given, nil
+// openSecrets gives the service the operator's part of all keys, or lets it ask for that.
+func (p *Programme) openSecrets(ctx context.Context, given commands.Keyring) error {
+	if p.Service.Secrets = given; len(given) > 0 {
+		return nil
 	}
 	state, err := p.Service.CurrentProgramme(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return p.config.secrets(len(state.Keys) > 0)
+	if p.keyless {
+		return p.askForKeys(state)
+	}
+	p.Service.Secrets, err = p.config.secrets(len(state.Keys) > 0)
+	return err
 }
 
 // publish puts into force what this build carries, and the operator's keys, if
@@ -382,6 +400,9 @@ func (p *Programme) publish(ctx context.Context) error {
 	}
 	if err := p.Service.Programme(ctx, ledger.Meta{Actor: "operator", Command: id.String()}, c); err != nil {
 		return fmt.Errorf("publish terms, pool, catalogue, operator keys and settings: %w", err)
+	}
+	if err := p.leaveChallengeKeys(ctx); err != nil {
+		return err
 	}
 	return p.CatchUp(ctx)
 }

@@ -37,6 +37,18 @@ type Config struct {
 	// directory, and is made there with one secret at the first start.
 	SecretFile string
 
+	// KeysSocket (MYSTERY_KEYS_SOCKET) is the path of a Unix socket at which processes
+	// that run the shopper's cycle answer for plan key roots, and others ask for them.
+	// A serve that does not run the cycle then reads no operator secret, no key that
+	// attests or pays, and signs no checkpoint. It works on the database that DatabaseURL
+	// names. If empty, each process reads the secret.
+	KeysSocket string
+
+	// KeysUser (MYSTERY_KEYS_USER) is the name or id of the account that may ask at the
+	// socket besides the one that answers and root. The group of the socket, that of the
+	// process which answers, has to be one of its groups.
+	KeysUser string
+
 	// Sources (MYSTERY_SOURCE_ADDRESSES, separated by commas) are the addresses
 	// that tasks come from. They are published with each reveal and nowhere before.
 	Sources []string
@@ -130,6 +142,8 @@ func ConfigFrom(getenv func(string) string) Config {
 		StateDir:    getenv("MYSTERY_STATE_DIR"),
 		PublicURL:   getenv("MYSTERY_PUBLIC_URL"),
 		SecretFile:  getenv("MYSTERY_OPERATOR_SECRET_FILE"),
+		KeysSocket:  getenv("MYSTERY_KEYS_SOCKET"),
+		KeysUser:    getenv("MYSTERY_KEYS_USER"),
 		Sources:     list(getenv("MYSTERY_SOURCE_ADDRESSES")),
 
 		ProofAddress:   getenv("MYSTERY_PROOF_ADDRESS"),

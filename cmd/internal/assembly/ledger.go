@@ -128,13 +128,16 @@ func (p *Programme) openPublicLog(ctx context.Context, o Options) error {
 	p.Ledger = publiclog.Reader{Pool: p.pool}
 	p.public.integrator = &publiclog.Integrator{Log: p.ledger, Catalog: p.Service.Catalog, Pool: p.pool}
 	skey := o.LogKey
-	if skey == "" {
+	if skey == "" && !p.keyless {
 		var err error
 		if skey, err = p.config.LogKey(); err != nil {
 			return err
 		}
 	}
 	vkey, err := publiclog.Claim(ctx, p.pool, func() (_ string, err error) {
+		if p.keyless {
+			return "", fmt.Errorf("the public log is not begun, and its key is not for this process to make; start karatum-mystery work first: %w", domain.ErrUnavailable)
+		}
 		if skey == "" {
 			if skey, err = p.config.makeLogKey(); err != nil {
 				return "", err
@@ -144,6 +147,9 @@ func (p *Programme) openPublicLog(ctx context.Context, o Options) error {
 	})
 	if err != nil {
 		return err
+	}
+	if p.keyless {
+		return nil
 	}
 	if skey == "" {
 		path, _ := p.config.LogKeyPath()
