@@ -34,10 +34,10 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-geth classify check fmt lint race fuzz bench simulate tamper generate contracts fresh postgres compiler peers geth clean
+.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-geth classify check fmt lint race fuzz bench bench-check bench-baseline simulate tamper generate contracts fresh postgres compiler peers geth clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: postgres build ## run the whole programme on a virtual clock, then keep its API up (DEMO_FLAGS='--once --json')
 	@exec bin/karatum-demo $(DEMO_FLAGS)
@@ -61,7 +61,7 @@ wasm: ## build the checks that a page makes in the browser, and what runs them
 test: postgres compiler wasm ## run the tests, with the race detector where things run side by side
 	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) $$(go list ./... | grep -Ev "/mystery/(domain|cmd/karatum-demo)")
 	@go test -timeout $(TIMEOUT) ./domain/...
-	@cd bench && go vet ./... && go build -o /dev/null ./...
+	@cd bench && go vet ./... && go test ./...
 
 # First what runs side by side there, with the race detector, and then everything.
 test-weeks: postgres compiler ## run the tests in which virtual weeks pass, producers write all they can, thousands of requests are guessed or the service is upgraded under load
@@ -112,10 +112,14 @@ fuzz: ## run each fuzz test for FUZZTIME
 		done; \
 	done
 
-bench: postgres ## measure reads and appends of the ledger and its batches, and its API, next to peers, events of producers, proofs, and the making and marking of tasks (BENCH_FLAGS)
+bench: postgres ## measure how fast the ledger is written, read, proven and served, next to peers: one table (BENCH_FLAGS='-rounds 3 -json')
 	@cd bench && exec go run . $(BENCH_FLAGS)
-	@go test -run '^$$' -bench '^Benchmark(Integrate|Inclusion)$$' -benchtime 2s ./projections/publiclog
-	@go test -run '^$$' -bench '^Benchmark(Generate|Mark)$$' -benchtime 2s -cpu 1 ./domain/task
+
+bench-check: postgres ## measure all of that and fail where we are 20 % slower, next to the peers, than the baseline says
+	@cd bench && exec go run . -check testdata/baseline.txt $(BENCH_FLAGS)
+
+bench-baseline: postgres ## measure all of that and keep it as the baseline; go tool benchstat compares two
+	@cd bench && exec go run . -benchstat testdata/baseline.txt $(BENCH_FLAGS)
 
 simulate: ## let chance play a steady agent and one that cheats, 1,000 times each, and count the incidents; fails if the bounds do not hold
 	@go run ./cmd/karatum-verify simulate

@@ -10,17 +10,13 @@ import (
 	"iter"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
-	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/karatum/mystery/api"
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/ledger"
-	"github.com/karatum/mystery/migrations"
 	"github.com/karatum/mystery/projections"
 	"github.com/karatum/mystery/projections/publiclog"
 )
@@ -28,49 +24,61 @@ import (
 // readersAtOnce is how many connections ask, each for one thing after the other.
 const readersAtOnce = 16
 
-// A serving is how often a server answers, over network connections to this machine from
-// this very process, whose processor time is therefore in it.
-type serving struct {
-	What   string        `json:"what"`
-	Rate   float64       `json:"requestsPerSecond"`
-	Median time.Duration `json:"p50"`
-	P99    time.Duration `json:"p99"`
-	Bytes  int           `json:"bytes"` // of a body
+// api measures how often a consent of a month and the list of consents are read, over
+// connections to this machine, next to the least that a server can do: the same bytes, out
+// of memory. What asks runs beside what answers, and no limit of reading holds.
+func (b *bench) api(ctx context.Context) (err error) {
+	records, err := write(consentsRead, daysRead)
+	if err != nil {
+		return err
+	}
+	s, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.drop()) }()
+	v, err := serveLedger(ctx, s, listed(records))
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	for _, path := range []string{"/v1/mystery/consents", "/v1/mystery/consents/{id}"} {
+		if err := b.readings(ctx, "GET "+path, v.address, v.path(path)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// api measures how often one consent of a month is read, next to the least that a server
-// can do: the same bytes, out of memory. The rounds of both take turns, and the best of
-// each counts.
-func (b *bench) api(ctx context.Context, rounds int) ([]serving, error) {
-	pool, err := migrations.Connect(ctx, b.url, "served")
-	if err != nil {
+// A service is the API on a ledger.
+type service struct {
+	*endpoint
+
+	consent string // one of the ledger
+}
+
+// serveLedger serves what a log says.
+func serveLedger(ctx context.Context, s *schema, log ledger.Log) (*service, error) {
+	runner := &projections.Runner{Log: log, Catalog: commands.Catalog(), Pool: s.pool, Projections: projections.All()}
+	if err := firstOf(runner.Init(ctx), runner.CatchUp(ctx)); err != nil {
 		return nil, err
 	}
-	defer pool.Close()
-	records, err := write(consentsRead, 30)
-	if err != nil {
-		return nil, err
-	}
-	runner := &projections.Runner{Log: listed(records), Catalog: commands.Catalog(), Pool: pool, Projections: projections.All()}
-	if err := errors.Join(runner.Init(ctx), runner.CatchUp(ctx)); err != nil {
-		return nil, err
-	}
-	reader := projections.Reader{Pool: pool}
+	reader := projections.Reader{Pool: s.pool}
 	list, err := reader.Consents(ctx, projections.ConsentQuery{Limit: 1})
 	if err != nil {
 		return nil, err
 	}
-	path := "/v1/mystery/consents/" + list[0].ID
-	served, err := serve(ctx, api.New(api.Config{
-		Reader: reader, Ledger: publiclog.Reader{Pool: pool}, PublicURL: "https://karatum.com", Now: time.Now, CatchUp: runner.CatchUp,
+	e, err := serve(ctx, api.New(api.Config{
+		Reader: reader, Ledger: publiclog.Reader{Pool: s.pool}, PublicURL: "https://karatum.com", Now: time.Now, CatchUp: runner.CatchUp,
 	}))
+	return &service{e, list[0].ID}, err
+}
+
+// readings measures how often a path is read.
+func (b *bench) readings(ctx context.Context, what, address, path string) error {
+	body, err := ask(ctx, address, path)
 	if err != nil {
-		return nil, err
-	}
-	defer served.Close()
-	body, err := ask(ctx, served.address, path)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	bare, err := serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -78,23 +86,13 @@ func (b *bench) api(ctx context.Context, rounds int) ([]serving, error) {
 		_, _ = w.Write(body)
 	}))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer bare.Close()
-	best := []serving{{What: "GET /v1/mystery/consents/{id}"}, {What: "the same bytes from net/http"}}
-	for range rounds {
-		for i, s := range []*endpoint{served, bare} {
-			got, err := b.hammer(ctx, s.address, path)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", best[i].What, err)
-			}
-			if got.Rate > best[i].Rate {
-				got.What, got.Bytes = best[i].What, len(body)
-				best[i] = got
-			}
-		}
+	asking := func(address string) func(context.Context) ([]figure, error) {
+		return func(ctx context.Context) ([]figure, error) { return b.hammer(ctx, address, path) }
 	}
-	return best, nil
+	return b.contest(ctx, what, side{run: asking(address)}, side{"the same bytes from net/http", asking(bare.address)})
 }
 
 // listed is a log that is read and not written.
@@ -159,46 +157,34 @@ func ask(ctx context.Context, address, path string) ([]byte, error) {
 }
 
 // hammer asks for a path from all connections for the length of a measurement.
-func (b *bench) hammer(ctx context.Context, address, path string) (s serving, err error) {
-	took := make([][]time.Duration, readersAtOnce)
-	errs := make([]error, readersAtOnce)
-	began := time.Now()
-	var wg sync.WaitGroup
-	for i := range readersAtOnce {
-		wg.Go(func() { took[i], errs[i] = askAgain(ctx, address, path, began.Add(b.length)) })
+func (b *bench) hammer(ctx context.Context, address, path string) (figures []figure, err error) {
+	connections := make([]*connection, readersAtOnce)
+	for i := range connections {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		connections[i] = &connection{conn, bufio.NewReaderSize(conn, 64<<10)}
 	}
-	wg.Wait()
-	elapsed := time.Since(began)
-	all := slices.Concat(took...)
-	slices.Sort(all)
-	if err := errors.Join(errs...); err != nil || len(all) == 0 {
-		return s, errors.Join(err, ctx.Err())
-	}
-	return serving{Rate: float64(len(all)) / elapsed.Seconds(), Median: all[len(all)/2], P99: all[len(all)*99/100]}, nil
+	request := []byte("GET " + path + " HTTP/1.1\r\nHost: karatum.com\r\n\r\n")
+	figures, _, err = b.closedLoop(readersAtOnce, func(reader int, _ uint64) error { return connections[reader].ask(request) })
+	return figures, err
 }
 
-// askAgain asks on one connection until the time is over. It reads of an answer what it
-// takes to find its end, so that asking costs little beside answering.
-func askAgain(ctx context.Context, address, path string, until time.Time) (took []time.Duration, err error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
+type connection struct {
+	net.Conn
+
+	in *bufio.Reader
+}
+
+// ask reads of the answer what it takes to find its end, so that asking costs little
+// beside answering.
+func (c *connection) ask(request []byte) error {
+	if _, err := c.Write(request); err != nil {
+		return err
 	}
-	defer conn.Close()
-	request := []byte("GET " + path + " HTTP/1.1\r\nHost: karatum.com\r\n\r\n")
-	in := bufio.NewReaderSize(conn, 64<<10)
-	for now := time.Now(); now.Before(until); {
-		if _, err := conn.Write(request); err != nil {
-			return nil, err
-		}
-		if err := skipAnswer(in); err != nil {
-			return nil, err
-		}
-		end := time.Now()
-		took = append(took, end.Sub(now))
-		now = end
-	}
-	return took, nil
+	return skipAnswer(c.in)
 }
 
 // skipAnswer reads an answer of success with a Content-Length.
@@ -226,16 +212,4 @@ func skipAnswer(in *bufio.Reader) error {
 	}
 	_, err := in.Discard(length)
 	return err
-}
-
-func printServings(w io.Writer, list []serving) error {
-	if len(list) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "what\trequests/s\tp50\tp99\tbytes\t")
-	for _, s := range list {
-		fmt.Fprintf(t, "%s\t%.0f\t%s\t%s\t%d\t\n", s.What, s.Rate, s.Median.Round(time.Microsecond), s.P99.Round(time.Microsecond), s.Bytes)
-	}
-	return t.Flush()
 }

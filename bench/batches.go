@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/crypto/sha3"
@@ -17,114 +15,125 @@ import (
 	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/seal"
-	"github.com/karatum/mystery/migrations"
 	"github.com/karatum/mystery/projections"
 )
 
-// A timing is how long something takes, beside the least that can be done about as much.
-type timing struct {
-	What  string  `json:"what"`
-	Took  float64 `json:"milliseconds"`
-	Peer  string  `json:"peer"`
-	Other float64 `json:"peerMilliseconds"`
-	Ratio float64 `json:"ratio"`
-}
-
-// proofsRead is how many proofs are read, each of another commit.
-const proofsRead = 2000
+// rowsRead is how many rows or proofs are read, one after the other, to learn how long one
+// takes.
+const rowsRead = 1000
 
 // batches measures how long it takes to close a batch of the largest size, until its tree
-// is stored, and to read a proof out of it: medians.
-func (b *bench) batches(ctx context.Context, rounds int) ([]timing, error) {
-	pool, err := migrations.Connect(ctx, b.url, "batches")
+// is stored, and to read a proof out of it.
+func (b *bench) batches(ctx context.Context) (err error) {
+	records, commits, err := commit(batch.MaxCount)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer pool.Close()
-	log := postgres.New(pool, postgres.Options{})
-	defer log.Close()
-	commits, err := commit(ctx, log, rounds*batch.MaxCount)
+	s, err := b.committed(ctx, records)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	runner := &projections.Runner{Log: log, Catalog: catalog(), Pool: pool, Projections: []projections.Projection{projections.Batches}}
-	if err := errors.Join(runner.Init(ctx), runner.CatchUp(ctx)); err != nil {
-		return nil, err
+	defer func() { err = errors.Join(err, s.drop()) }()
+	if _, err := s.closeBatch(ctx, commits); err != nil {
+		return err
 	}
-	var (
-		closing, hashing []float64
-		last             *batch.State
-	)
-	for n := range rounds {
-		began := time.Now()
-		sealed, _, err := batch.Close(last, 84532, batch.Word{}, commits[n*batch.MaxCount:(n+1)*batch.MaxCount], uint64(len(commits)), domain.Hash{})
-		if err != nil {
-			return nil, err
-		}
-		if err := log.Append(ctx, batch.StreamOf(sealed.Batch), 0, ledger.Meta{Actor: "bench", Command: "seal"}, sealed); err != nil {
-			return nil, err
-		}
-		if err := runner.CatchUp(ctx); err != nil {
-			return nil, err
-		}
-		closing = append(closing, milliseconds(began))
-		last = &batch.State{Sealed: &sealed}
-		hashing = append(hashing, hashTree())
-	}
-	reader := projections.Reader{Pool: pool}
-	proofs, err := each(func() error {
+	reader := projections.Reader{Pool: s.pool}
+	proof := func(ctx context.Context) error {
 		p, err := reader.CommitProof(ctx, commits[rand.IntN(len(commits))].Commit)
 		if err == nil && p.Batch == nil {
 			err = errors.New("a commit is in no batch")
 		}
 		return err
-	})
-	if err != nil {
-		return nil, err
 	}
-	rows, err := each(func() error {
+	row := func(ctx context.Context) error {
 		var commit []byte
-		return pool.QueryRow(ctx, "select commit from batch_commits where n = $1", rand.IntN(len(commits))).Scan(&commit)
-	})
-	if err != nil {
-		return nil, err
+		return s.pool.QueryRow(ctx, "select commit from batch_commits where n = $1", rand.IntN(len(commits))).Scan(&commit)
 	}
-	took, hashed := median(closing), median(hashing)
-	return []timing{
-		{fmt.Sprintf("a batch of %d commits, until its tree is stored", batch.MaxCount), took, "keccak-256 of each of its nodes", hashed, took / hashed},
-		{"a proof from the database", proofs, "select of one row", rows, proofs / rows},
-	}, nil
+	return firstOf(
+		b.contest(ctx, fmt.Sprintf("batch of %d commits, closed and stored", batch.MaxCount),
+			side{run: func(ctx context.Context) ([]figure, error) { return b.closeNew(ctx, records, commits) }},
+			side{"keccak-256 of each of its nodes", func(context.Context) ([]figure, error) {
+				return []figure{{milliseconds, hashTree(batch.MaxCount)}}, nil
+			}}),
+		b.contest(ctx, fmt.Sprintf("proof out of a batch of %d", batch.MaxCount), side{run: each(proof)}, side{"select of one row", each(row)}),
+	)
 }
 
-func milliseconds(since time.Time) float64 { return float64(time.Since(since).Nanoseconds()) / 1e6 }
+// A ready is a schema that holds commits that wait for a batch.
+type ready struct {
+	*schema
 
-// commit puts n commits on record.
-func commit(ctx context.Context, log *postgres.Log, n int) ([]batch.Open, error) {
+	log    *postgres.Log
+	runner *projections.Runner
+}
+
+// committed returns a schema with records, and the read model of batches up to date.
+func (b *bench) committed(ctx context.Context, records []ledger.Record) (*ready, error) {
+	s, err := b.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &ready{schema: s, log: postgres.New(s.pool, postgres.Options{})}
+	r.runner = &projections.Runner{Log: r.log, Catalog: catalog(), Pool: s.pool, Projections: []projections.Projection{projections.Batches}}
+	if err := firstOf(fill(ctx, r.log, records), r.runner.Init(ctx), r.runner.CatchUp(ctx)); err != nil {
+		return nil, errors.Join(err, r.drop())
+	}
+	return r, nil
+}
+
+func (r *ready) drop() error {
+	r.log.Close()
+	return r.schema.drop()
+}
+
+// closeBatch rolls all commits into a batch, and returns how long it took until its tree
+// was stored.
+func (r *ready) closeBatch(ctx context.Context, commits []batch.Open) (took time.Duration, err error) {
+	began := time.Now()
+	sealed, _, err := batch.Close(nil, 84532, batch.Word{}, commits, uint64(len(commits)), domain.Hash{})
+	if err != nil {
+		return 0, err
+	}
+	if err := r.log.Append(ctx, batch.StreamOf(sealed.Batch), 0, ledger.Meta{Actor: "bench", Command: "seal"}, sealed); err != nil {
+		return 0, err
+	}
+	if err := r.runner.CatchUp(ctx); err != nil {
+		return 0, err
+	}
+	return time.Since(began), nil
+}
+
+// closeNew closes a batch in a schema of its own.
+func (b *bench) closeNew(ctx context.Context, records []ledger.Record, commits []batch.Open) (figures []figure, err error) {
+	r, err := b.committed(ctx, records)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.drop()) }()
+	took, err := r.closeBatch(ctx, commits)
+	return []figure{{milliseconds, inMilliseconds(took)}}, err
+}
+
+// commit returns n records of a commit each.
+func commit(n int) ([]ledger.Record, []batch.Open, error) {
 	const id = "bench"
 	h := &history{tips: make(map[ledger.Stream]tip), now: time.Unix(int64(firstDay)*86400, 0).UTC()}
 	commits := make([]batch.Open, n)
 	for i := range commits {
-		s := seal.Sealed{Consent: id, Hour: uint64(i), Root: hashOf(strconv.Itoa(i))} //nolint:gosec // not negative
+		s := seal.Sealed{Consent: id, Hour: uint64(i), Root: hashOf(strconv.Itoa(i))}
 		if err := h.add(seal.StreamOf(id), s); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		commits[i] = batch.Open{Commit: s.Root, Index: uint64(i)} //nolint:gosec // not negative
+		commits[i] = batch.Open{Commit: s.Root, Index: uint64(i)}
 	}
-	_, err := log.Import(ctx, func(yield func(ledger.Record, error) bool) {
-		for _, r := range h.records {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	})
-	return commits, err
+	return h.records, commits, nil
 }
 
-// hashTree hashes as often as the tree of a batch of the largest size has nodes, and
-// returns how long it took.
-func hashTree() float64 {
+// hashTree hashes as often as the tree of a batch of n commits has nodes, and returns how
+// many milliseconds it took.
+func hashTree(n int) float64 {
 	nodes := 2
-	for nodes/2 < batch.MaxCount {
+	for nodes/2 < n {
 		nodes *= 2
 	}
 	began := time.Now()
@@ -135,30 +144,20 @@ func hashTree() float64 {
 		d.Write(pair[:])
 		d.Sum(pair[:0])
 	}
-	return milliseconds(began)
+	return inMilliseconds(time.Since(began))
 }
 
-// each returns how long f takes, which is called many times: the median.
-func each(f func() error) (float64, error) {
-	took := make([]float64, proofsRead)
-	for i := range took {
-		began := time.Now()
-		if err := f(); err != nil {
-			return 0, err
+// each returns a run that tells how long f takes, of the many times that it calls it.
+func each(f func(context.Context) error) func(context.Context) ([]figure, error) {
+	return func(ctx context.Context) ([]figure, error) {
+		took := make([]float64, rowsRead)
+		for i := range took {
+			began := time.Now()
+			if err := f(ctx); err != nil {
+				return nil, err
+			}
+			took[i] = inMilliseconds(time.Since(began))
 		}
-		took[i] = milliseconds(began)
+		return []figure{{p50, median(took)}}, nil
 	}
-	return median(took), nil
-}
-
-func printTimings(w io.Writer, list []timing) error {
-	if len(list) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "batches\tms\tpeer\tpeer ms\tratio")
-	for _, x := range list {
-		fmt.Fprintf(t, "%s\t%.3f\t%s\t%.3f\t%.2f\n", x.What, x.Took, x.Peer, x.Other, x.Ratio)
-	}
-	return t.Flush()
 }

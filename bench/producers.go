@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
-	"text/tabwriter"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,35 +32,33 @@ import (
 const (
 	producersSending = 2
 	senders          = 4 // of each
-	sessionsSent     = 100
+	sessionsSent     = 40
 	actionsSent      = 99
 	eventsAtOnce     = 25
 )
 
-// An intake is how fast events of producers were taken, over a network connection to this
-// machine, with all of their signatures checked.
-type intake struct {
-	Producers int     `json:"producers"`
-	Events    int     `json:"events"`
-	AtOnce    int     `json:"eventsAtOnce"`
-	PerSecond float64 `json:"eventsPerSecond"` // the median
-}
-
-// producers measures how fast events are taken.
-func (b *bench) producers(ctx context.Context, rounds int) ([]intake, error) {
-	own, err := pgxpool.NewWithConfig(ctx, b.pool.Config())
+// producers measures how fast events of producers are taken, over network connections to
+// this machine, with all of their signatures checked and all of them durable: next to
+// checking as many signatures on all cores.
+func (b *bench) producers(ctx context.Context) (err error) {
+	s, err := b.open(ctx)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer func() { err = errors.Join(err, s.drop()) }()
+	own, err := pgxpool.NewWithConfig(ctx, s.pool.Config())
+	if err != nil {
+		return err
 	}
 	defer own.Close()
-	log := postgres.New(b.pool, postgres.Options{})
+	log := postgres.New(s.pool, postgres.Options{})
 	defer log.Close()
 	service := &commands.Service{
 		Log: log, Catalog: commands.Catalog(), Now: time.Now, Histories: commands.NewHistories(), Admission: &tables.Admission{Pool: own},
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	url := "http://" + l.Addr().String()
 	server := &http.Server{
@@ -73,19 +72,47 @@ func (b *bench) producers(ctx context.Context, rounds int) ([]intake, error) {
 	for i := range producersSending {
 		c, err := registered(ctx, service, url, fmt.Sprint("recorder-", i))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		clients = append(clients, c)
 	}
-	var rates []float64
-	for round := range rounds {
-		rate, err := sendAll(ctx, clients, round)
-		if err != nil {
-			return nil, err
-		}
-		rates = append(rates, rate)
+	round := 0
+	return b.contest(ctx, fmt.Sprintf("signed events taken, %d at once", eventsAtOnce),
+		side{run: func(ctx context.Context) ([]figure, error) {
+			round++
+			return sendAll(ctx, clients, round)
+		}},
+		side{"Ed25519 of each", verifyAll},
+	)
+}
+
+// verifyAll checks as many signatures as sendAll sends.
+func verifyAll(context.Context) ([]figure, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
 	}
-	return []intake{{producersSending, producersSending * sessionsSent * (actionsSent + 1), eventsAtOnce, median(rates)}}, nil
+	message := make([]byte, payload)
+	signature := ed25519.Sign(private, message)
+	const n = producersSending * sessionsSent * (actionsSent + 1)
+	cores := runtime.GOMAXPROCS(0)
+	var wrong atomic.Bool
+	began := time.Now()
+	var wg sync.WaitGroup
+	for core := range cores {
+		wg.Go(func() {
+			for i := core; i < n; i += cores {
+				if !ed25519.Verify(public, message, signature) {
+					wrong.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if wrong.Load() {
+		return nil, errors.New("a right signature is refused")
+	}
+	return []figure{{perSecond, n / time.Since(began).Seconds()}}, nil
 }
 
 // registered registers a producer and returns its client.
@@ -104,9 +131,8 @@ func registered(ctx context.Context, s *commands.Service, url, name string) (*pr
 	}, err
 }
 
-// sendAll sends sessions of all clients at once, and returns how many events a second
-// were taken. They are signed before.
-func sendAll(ctx context.Context, clients []*producers.Client, round int) (float64, error) {
+// sendAll sends sessions of all clients at once. They are signed before.
+func sendAll(ctx context.Context, clients []*producers.Client, round int) ([]figure, error) {
 	type batch struct {
 		client *producers.Client
 		events []producer.CloudEvent
@@ -116,7 +142,7 @@ func sendAll(ctx context.Context, clients []*producers.Client, round int) (float
 		for _, c := range clients {
 			events, err := sessionOf(c, fmt.Sprintf("%s-%d-%d", c.Producer, round, i))
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
 			work = append(work, batch{c, events})
 		}
@@ -147,7 +173,7 @@ func sendAll(ctx context.Context, clients []*producers.Client, round int) (float
 	for err := range errs {
 		failed = append(failed, err)
 	}
-	return float64(len(clients)*sessionsSent*(actionsSent+1)) / took.Seconds(), errors.Join(failed...)
+	return []figure{{perSecond, float64(len(clients)*sessionsSent*(actionsSent+1)) / took.Seconds()}}, errors.Join(failed...)
 }
 
 // sessionOf returns the signed events of a session.
@@ -164,16 +190,4 @@ func sessionOf(c *producers.Client, id string) (events []producer.CloudEvent, er
 		})
 	}
 	return events, err
-}
-
-func printIntakes(w io.Writer, list []intake) error {
-	if len(list) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "producers\tevents\tat once\tevents/s\t")
-	for _, r := range list {
-		fmt.Fprintf(t, "%d\t%d\t%d\t%.0f\t\n", r.Producers, r.Events, r.AtOnce, r.PerSecond)
-	}
-	return t.Flush()
 }

@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
+	"path/filepath"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/karatum/mystery/commands/eventlog/postgres"
@@ -20,92 +21,106 @@ import (
 	"github.com/karatum/mystery/projections/publiclog"
 )
 
-// A reading is how fast a ledger is read in one way, beside something that does the
-// least that can be done with as many records.
-type reading struct {
-	What  string  `json:"what"`
-	Rate  float64 `json:"recordsPerSecond"`
-	CPU   float64 `json:"cpuMicrosecondsPerRecord"` // of this process, not of the server
-	Peer  string  `json:"peer"`
-	Other float64 `json:"peerPerSecond"`
-	Ratio float64 `json:"ratio"`
-}
+// consentsRead and daysRead are the size of the ledger that is read.
+const (
+	consentsRead = 20
+	daysRead     = 30
+)
 
-// consentsRead is the number of consents in the ledger that is read.
-const consentsRead = 20
-
-// reads measures how fast a ledger of so many consents and days is replayed, folded into
-// read models, and put into the public log: the best of the rounds.
-func (b *bench) reads(ctx context.Context, consents, days, rounds int) ([]reading, error) {
-	records, err := write(consents, days)
+// reads measures how fast a ledger is replayed, folded into read models, and put into the
+// public log, each next to something that does the least that can be done with as many
+// records.
+func (b *bench) reads(ctx context.Context) (err error) {
+	records, err := write(consentsRead, daysRead)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	log := postgres.New(b.pool, postgres.Options{})
-	defer log.Close()
-	if _, err := log.Import(ctx, func(yield func(ledger.Record, error) bool) {
-		for _, r := range records {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}); err != nil {
-		return nil, err
+	r, err := b.openReader(ctx, records)
+	if err != nil {
+		return err
 	}
-	bytes := make([][]byte, len(records))
-	for i := range records {
-		bytes[i] = records[i].AppendCanonical(nil)
-	}
-	if err := b.psql(ctx, "vacuum analyze mystery.events"); err != nil {
-		return nil, err
-	}
-	r := &reader{b: b, log: log, records: records, bytes: bytes}
-	var list []reading
-	for _, m := range []struct {
-		what, peer string
-		f, other   func(context.Context) error
-	}{
-		{"hash chains, in memory", "one SHA-256 of each", r.chains, r.sums},
-		{"every check, in memory", "json.Unmarshal of each", r.replay, r.unmarshal},
-		{"every check, from the log", "copy to /dev/null", r.replayLog, r.copyOut},
-		{"all read models made anew", "create table as select", r.rebuild, r.copyTable},
-		{"public log", "create table as select", r.integrate, r.copyTable},
-	} {
-		rate, cpu, err := r.best(ctx, rounds, m.f)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.what, err)
-		}
-		other, _, err := r.best(ctx, rounds, m.other)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.peer, err)
-		}
-		list = append(list, reading{m.what, rate, cpu, m.peer, other, rate / other})
-	}
-	return list, nil
+	defer func() { err = errors.Join(err, r.close()) }()
+	here := func(name string, f func(context.Context) error) side { return side{name, r.rate(f, true)} }
+	there := func(name string, f func(context.Context) error) side { return side{name, r.rate(f, false)} }
+	return firstOf(
+		b.contest(ctx, "hash chains, in memory", here("", r.chains), here("one SHA-256 of each", r.sums)),
+		b.contest(ctx, "every check, in memory", here("", r.replay), here("encoding/json of each", r.unmarshal)),
+		b.contest(ctx, "every check, from the log", here("", r.replayLog),
+			there("copy to /dev/null", r.copyOut), there("as many bytes from the disk", r.readDisk)),
+		b.contest(ctx, "all read models made anew", here("", r.rebuild), there("create table as select", r.copyTable)),
+		b.contest(ctx, "records put into the public log", here("", r.integrate), there("create table as select", r.copyTable)),
+	)
 }
 
 // A reader reads one ledger.
 type reader struct {
 	b       *bench
+	schema  *schema
 	log     *postgres.Log
 	records []ledger.Record
 	bytes   [][]byte // canonical forms
+	file    string   // holds them
 }
 
-// best returns the rate of the fastest of some rounds, and the processor time a record that this
-// process took in it.
-func (r *reader) best(ctx context.Context, rounds int, f func(context.Context) error) (rate, cpu float64, err error) {
-	n := float64(len(r.records))
-	for range rounds {
-		began, spent := time.Now(), processor()
-		if err := f(ctx); err != nil {
-			return 0, 0, err
-		}
-		if x := n / time.Since(began).Seconds(); x > rate {
-			rate, cpu = x, float64((processor()-spent).Nanoseconds())/1000/n
+// openReader puts records into a schema of its own, and into a file.
+func (b *bench) openReader(ctx context.Context, records []ledger.Record) (*reader, error) {
+	s, err := b.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{b: b, schema: s, log: postgres.New(s.pool, postgres.Options{}), records: records, file: filepath.Join(b.scratch, s.name)}
+	if err := r.fill(ctx); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *reader) fill(ctx context.Context) error {
+	if err := fill(ctx, r.log, r.records); err != nil {
+		return err
+	}
+	r.bytes = make([][]byte, len(r.records))
+	for i := range r.records {
+		r.bytes[i] = r.records[i].AppendCanonical(nil)
+	}
+	f, err := os.Create(r.file)
+	if err != nil {
+		return err
+	}
+	for _, record := range r.bytes {
+		if _, err := f.Write(record); err != nil {
+			return errors.Join(err, f.Close())
 		}
 	}
-	return rate, cpu, nil
+	return errors.Join(f.Sync(), f.Close(), r.b.sql(ctx, r.schema.name, "vacuum analyze events"))
+}
+
+func (r *reader) close() error {
+	r.log.Close()
+	return errors.Join(r.schema.drop(), os.RemoveAll(r.file))
+}
+
+// fill puts records into an empty log.
+func fill(ctx context.Context, log *postgres.Log, records []ledger.Record) error {
+	_, err := log.Import(ctx, listed(records).After(ctx, 0))
+	return err
+}
+
+// rate returns a run of f that tells how many records a second it deals with, and, where
+// this process does the work, how much of the processor a record takes.
+func (r *reader) rate(f func(context.Context) error, here bool) func(context.Context) ([]figure, error) {
+	return func(ctx context.Context) ([]figure, error) {
+		n := float64(len(r.records))
+		began, spent := time.Now(), processor()
+		if err := f(ctx); err != nil {
+			return nil, err
+		}
+		figures := []figure{{perSecond, n / time.Since(began).Seconds()}}
+		if here {
+			figures = append(figures, figure{microCPU, float64((processor() - spent).Nanoseconds()) / 1000 / n})
+		}
+		return figures, nil
+	}
 }
 
 // processor returns the processor time that this process has taken.
@@ -177,8 +192,10 @@ func (r *reader) unmarshal(context.Context) error {
 
 func (r *reader) replayLog(ctx context.Context) error { return check(r.log.After(ctx, 0)) }
 
+func (r *reader) readDisk(context.Context) error { return readFile(r.file) }
+
 func (r *reader) copyOut(ctx context.Context) error {
-	conn, err := r.b.pool.Acquire(ctx)
+	conn, err := r.schema.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -188,7 +205,7 @@ func (r *reader) copyOut(ctx context.Context) error {
 }
 
 func (r *reader) rebuild(ctx context.Context) error {
-	m := &projections.Runner{Log: r.log, Catalog: catalog(), Pool: r.b.pool, Projections: projections.All()}
+	m := &projections.Runner{Log: r.log, Catalog: catalog(), Pool: r.schema.pool, Projections: projections.All()}
 	if err := m.Init(ctx); err != nil {
 		return err
 	}
@@ -196,27 +213,15 @@ func (r *reader) rebuild(ctx context.Context) error {
 }
 
 func (r *reader) integrate(ctx context.Context) error {
-	err := r.b.psql(ctx, `set session_replication_role = replica; truncate mystery.tree_leaves, mystery.tree_tiles, mystery.tree_streams;
-		update mystery.tree_head set position = 0, size = 0, root = sha256('')`)
+	err := r.b.sql(ctx, r.schema.name, `set session_replication_role = replica; truncate tree_leaves, tree_tiles, tree_streams;
+		update tree_head set position = 0, size = 0, root = sha256('')`)
 	if err != nil {
 		return err
 	}
-	i := &publiclog.Integrator{Log: r.log, Catalog: catalog(), Pool: r.b.pool}
+	i := &publiclog.Integrator{Log: r.log, Catalog: catalog(), Pool: r.schema.pool}
 	return i.Integrate(ctx)
 }
 
 func (r *reader) copyTable(ctx context.Context) error {
-	return r.b.psql(ctx, "drop table if exists mystery.copied; create table mystery.copied as select * from mystery.events; drop table mystery.copied")
-}
-
-func printReadings(w io.Writer, list []reading) error {
-	if len(list) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "reading\trecords/s\tCPU µs each\tpeer\tpeer/s\tratio")
-	for _, r := range list {
-		fmt.Fprintf(t, "%s\t%.0f\t%.1f\t%s\t%.0f\t%.3f\n", r.What, r.Rate, r.CPU, r.Peer, r.Other, r.Ratio)
-	}
-	return t.Flush()
+	return r.b.sql(ctx, r.schema.name, "create table copied as select * from events; drop table copied")
 }
