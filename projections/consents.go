@@ -83,7 +83,7 @@ var (
 
 func applyConsents(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	add := func(id string, ref agent.Ref, state, reason string) error {
-		data, err := domain.Encode(e)
+		data, err := encoded(&r, e)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func applyConsents(_ context.Context, tx Tx, r ledger.Record, e domain.Event) er
 	case consent.HostLost:
 		return tx.Do(proveEndpoint, e.Consent, e.Endpoint, false, "", e.Reason, r.Time)
 	case consent.Revoked:
-		data, err := domain.Encode(e)
+		data, err := encoded(&r, e)
 		if err != nil {
 			return err
 		}

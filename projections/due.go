@@ -1,7 +1,9 @@
 package projections
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,7 +25,7 @@ import (
 // DueWork is what the shopper plans its work from. It is private: it is handed
 // sealed records too, and nothing that answers the public may read it.
 var DueWork = Projection{
-	Name: "due", Version: 9, Visibility: domain.Sealed,
+	Name: "due", Version: 10, Visibility: domain.Sealed,
 	Tables: `
 		create table due_agents (agent text primary key, demo boolean not null);
 		create table due_consents (
@@ -40,11 +42,12 @@ var DueWork = Projection{
 		);
 		create table due_proofs (consent text not null, endpoint text not null, primary key (consent, endpoint));
 		create table due_plans (
-			consent text    not null,
-			day     bigint  not null,
-			event   bytea, -- that sealed it, if it was planned
-			opened  boolean not null default false,
-			count   int     not null default 0,
+			consent  text    not null,
+			day      bigint  not null,
+			commits  bytea, -- of all slots, if it was planned
+			eligible bytea, -- hash of the list that the choices were made from, if it was
+			opened   boolean not null default false,
+			count    int     not null default 0,
 			primary key (consent, day)
 		);
 		create table due_slots (
@@ -56,7 +59,7 @@ var DueWork = Projection{
 			paying  boolean not null default false, -- it is not known what became of a payment
 			sent    timestamptz,
 			ended   timestamptz, -- when it got its outcome
-			head    text   not null, -- hash of the last record of its stream
+			head    bytea  not null, -- hash of the last record of its stream
 			family  text,
 			result  bytea -- once revealed
 		);
@@ -138,23 +141,23 @@ var (
 	dropDueProof = &Change{Table: "due_proofs", Key: 2, SQL: `
 		delete from due_proofs p using unnest($1::text[], $2::text[]) as v (consent, endpoint)
 		where (p.consent, p.endpoint) = (v.consent, v.endpoint)`}
-	sealDuePlan = &Change{Table: "due_plans", Key: 2, Copies: []string{"consent", "day", "opened", "count", "event"}, SQL: `
-		insert into due_plans (consent, day, opened, count, event)
-		select * from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[], $5::bytea[])`}
+	sealDuePlan = &Change{Table: "due_plans", Key: 2, Copies: []string{"consent", "day", "opened", "count", "commits", "eligible"}, SQL: `
+		insert into due_plans (consent, day, opened, count, commits, eligible)
+		select * from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[], $5::bytea[], $6::bytea[])`}
 	openDuePlan = &Change{Table: "due_plans", Key: 2, Into: sealDuePlan, SQL: `
 		insert into due_plans (consent, day, opened, count)
 		select * from unnest($1::text[], $2::bigint[], $3::boolean[], $4::int[])
 		on conflict (consent, day) do update set opened = excluded.opened, count = excluded.count`}
 	addDueSlot = &Change{Table: "due_slots", Key: 1, Copies: []string{"shop", "head", "state", "paying", "sent", "ended", "family", "result", "consent", "day", "slot"}, SQL: `
 		insert into due_slots (shop, head, state, paying, sent, ended, family, result, consent, day, slot)
-		select * from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::bytea[],
+		select * from unnest($1::text[], $2::bytea[], $3::text[], $4::boolean[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::bytea[],
 			$9::text[], $10::bigint[], $11::int[])`}
 	// moveDueSlot leaves what it is given no value for.
 	moveDueSlot = &Change{Table: "due_slots", Key: 1, Merges: true, Into: addDueSlot, SQL: `
 		update due_slots s set head = v.head, state = coalesce(v.state, s.state), paying = coalesce(v.paying, s.paying),
 			sent = coalesce(v.sent, s.sent), ended = coalesce(v.ended, s.ended), family = coalesce(v.family, s.family),
 			result = coalesce(v.result, s.result)
-		from unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::bytea[])
+		from unnest($1::text[], $2::bytea[], $3::text[], $4::boolean[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::bytea[])
 			as v (shop, head, state, paying, sent, ended, family, result)
 		where s.shop = v.shop`}
 	addDueSeal = &Change{Table: "due_seals", Key: 2, Gathers: true, SQL: `
@@ -209,7 +212,7 @@ func applyDue(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 }
 
 func applyDueExam(tx Tx, r ledger.Record, e exam.Event) error {
-	data, err := domain.Encode(e)
+	data, err := encoded(&r, e)
 	if err != nil {
 		return err
 	}
@@ -269,7 +272,7 @@ func applyDueAgent(tx Tx, r ledger.Record, e domain.Event) error {
 func applyDueConsent(tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case consent.Granted:
-		data, err := domain.Encode(e)
+		data, err := encoded(&r, e)
 		if err != nil {
 			return err
 		}
@@ -289,11 +292,11 @@ func applyDueConsent(tx Tx, r ledger.Record, e domain.Event) error {
 func applyDuePlan(tx Tx, e domain.Event) error {
 	switch e := e.(type) {
 	case plan.Sealed:
-		data, err := domain.Encode(e)
-		if err != nil {
-			return err
+		commits := make([]byte, 0, len(e.Commits)*len(domain.Hash{}))
+		for _, commit := range e.Commits {
+			commits = append(commits, commit[:]...)
 		}
-		return tx.Do(sealDuePlan, e.Consent, e.Day, false, 0, data)
+		return tx.Do(sealDuePlan, e.Consent, e.Day, false, 0, commits, e.Eligible[:])
 	case plan.Opened:
 		return tx.Do(openDuePlan, e.Consent, e.Day, true, e.Count)
 	}
@@ -301,7 +304,7 @@ func applyDuePlan(tx Tx, e domain.Event) error {
 }
 
 func applyDueSlot(tx Tx, r ledger.Record, e domain.Event) error {
-	id, head := r.Stream.ID(), r.Hash.String()
+	id, head := r.Stream.ID(), bytes.Clone(r.Hash[:])
 	step := func(state shop.State) error {
 		return tx.Do(moveDueSlot, id, head, string(state), nil, nil, nil, nil, nil)
 	}
@@ -398,22 +401,26 @@ type DuePlan struct {
 // Plans returns the days of all consents that an agent ever had, by day.
 func (d Due) Plans(ctx context.Context, ref agent.Ref) ([]DuePlan, error) {
 	return collect(ctx, d.Pool, scanDuePlan, `
-		select p.consent, p.day, p.event, p.opened, p.count
+		select p.consent, p.day, p.commits, p.eligible, p.opened, p.count
 		from due_plans p join due_consents c using (consent)
 		where c.agent = $1 order by p.day, c.granted`, string(ref))
 }
 
 func scanDuePlan(row pgx.CollectableRow) (p DuePlan, err error) {
-	var event []byte
-	if err = row.Scan(&p.Consent, &p.Day, &event, &p.Opened, &p.Count); err != nil {
+	var commits, eligible []byte
+	if err = row.Scan(&p.Consent, &p.Day, &commits, &eligible, &p.Opened, &p.Count); err != nil || commits == nil {
 		return p, err
 	}
-	sealed, err := decode[plan.Sealed](event)
-	if err != nil || sealed == nil {
-		return p, err
+	p.Sealed = true
+	for raw := range slices.Chunk(commits, len(p.Eligible)) {
+		commit, err := hashOf(raw)
+		if err != nil {
+			return p, err
+		}
+		p.Commits = append(p.Commits, commit)
 	}
-	p.Sealed, p.Eligible, p.Commits = true, sealed.Eligible, sealed.Commits[:]
-	return p, nil
+	p.Eligible, err = hashOf(eligible)
+	return p, err
 }
 
 // A DueSlot is where a slot stands.
@@ -455,21 +462,21 @@ func (d Due) Slots(ctx context.Context, consent string) (map[string]DueSlot, err
 // day has no plan. It is zero for a slot that is not recorded yet.
 func (d Due) Heads(ctx context.Context, consent string, day uint32) (*[plan.Slots]domain.Hash, error) {
 	rows, err := d.Pool.Query(ctx, `
-		select coalesce(s.slot, 0), coalesce(s.head, '')
+		select coalesce(s.slot, 0), s.head
 		from due_plans p left join due_slots s using (consent, day)
-		where p.consent = $1 and p.day = $2 and p.event is not null`, consent, day)
+		where p.consent = $1 and p.day = $2 and p.commits is not null`, consent, day)
 	if err != nil {
 		return nil, err
 	}
 	var heads *[plan.Slots]domain.Hash
 	var slot int
-	var head string
+	var head []byte
 	_, err = pgx.ForEachRow(rows, []any{&slot, &head}, func() (err error) {
 		if heads == nil {
 			heads = new([plan.Slots]domain.Hash)
 		}
-		if head != "" {
-			heads[slot], err = domain.ParseHash(head)
+		if head != nil {
+			heads[slot], err = hashOf(head)
 		}
 		return err
 	})

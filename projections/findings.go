@@ -78,7 +78,7 @@ func applyFindings(_ context.Context, tx Tx, r ledger.Record, e domain.Event) er
 	if !ok {
 		return nil
 	}
-	data, err := domain.Encode(f)
+	data, err := encoded(&r, f)
 	if err != nil {
 		return err
 	}

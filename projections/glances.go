@@ -126,7 +126,7 @@ func applyGlances(_ context.Context, tx Tx, r ledger.Record, e domain.Event) err
 		return tx.Do(addGlanceTask, r.Stream.ID(), e.Consent, string(e.Agent), e.Day, e.Slot, e.Template, e.Family, string(e.Entry.Kind), ending(e.Result),
 			e.Result.LatencyMs, time.Unix(e.SendAt, 0).UTC(), r.Time)
 	case finding.Reached:
-		data, err := domain.Encode(e)
+		data, err := encoded(&r, e)
 		if err != nil {
 			return err
 		}

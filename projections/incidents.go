@@ -54,7 +54,7 @@ func applyIncidents(_ context.Context, tx Tx, r ledger.Record, e domain.Event) e
 	if _, ok := e.(incident.Event); !ok {
 		return nil
 	}
-	data, err := domain.Encode(e)
+	data, err := encoded(&r, e)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/karatum/mystery/domain"
 )
@@ -23,6 +22,11 @@ create table if not exists checkpoints (
 	rate       double precision, -- records a second, of the last full page
 	tables     text[]      not null -- what goes when they are made anew
 )`
+
+// uncounted reports whether a row c of checkpoints lacks the count of public records. Tables that
+// were made by an early program have no column for it, or one that is null until the projection
+// is made anew, as nothing else tells what the count is.
+const uncounted = `to_jsonb(c) ->> 'public' is null`
 
 // Init creates the tables of projections that are new. Those of a projection whose
 // version was raised are made anew as by [Runner.Rebuild], while an older program goes on
@@ -59,13 +63,19 @@ func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
 		if _, err := tx.Exec(ctx, checkpointTable+`; `+parkedTable); err != nil {
 			return fmt.Errorf("create the checkpoints: %w", err)
 		}
+		if err := addCount(ctx, tx); err != nil {
+			return fmt.Errorf("count public records in the checkpoints: %w", err)
+		}
 		for _, p := range r.Projections {
 			var version int
-			err := tx.QueryRow(ctx, `select version from checkpoints where name = $1`, p.Name).Scan(&version)
+			var lacks bool
+			err := tx.QueryRow(ctx, `select version, `+uncounted+` from checkpoints c where name = $1`, p.Name).Scan(&version, &lacks)
 			switch {
 			case errors.Is(err, pgx.ErrNoRows):
-				err = createTables(ctx, tx, p, p.Tables+`; `+p.Indexes)
-			case err == nil && version < p.Version:
+				if err = addCheckpoint(ctx, tx, p); err == nil {
+					err = createTables(ctx, tx, p, p.Tables+`; `+p.Indexes)
+				}
+			case err == nil && (version < p.Version || version == p.Version && lacks):
 				stale = append(stale, p)
 			case err == nil && version > p.Version:
 				err = fmt.Errorf("they are of version %d, and this program knows version %d: %w", version, p.Version, domain.ErrConflict)
@@ -79,35 +89,100 @@ func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
 	return stale, err
 }
 
+// addCount adds the column that early checkpoints lack. It looks first, as whoever adds a column
+// waits for all who read the table, even if it is there.
+func addCount(ctx context.Context, tx pgx.Tx) error {
+	var there bool
+	if err := tx.QueryRow(ctx, `
+		select exists (select from pg_attribute where attrelid = 'checkpoints'::regclass and attname = 'public')`).Scan(&there); err != nil || there {
+		return err
+	}
+	_, err := tx.Exec(ctx, `alter table checkpoints add column public bigint`)
+	return err
+}
+
+// A making is the tables of some projections, while they are created.
+type making struct {
+	cancel context.CancelFunc
+	tables map[string]*made
+}
+
+// made is whether the tables of a projection are there.
+type made struct {
+	done chan struct{} // closed once it is decided
+	err  error         // why not
+}
+
 // createBare creates the tables of all projections, without indexes that no change needs,
-// in a schema that has none. There are many, so it makes them side by side.
+// in a schema that has none. There are many, and the server syncs a file for each index, so
+// it makes them side by side, and returns before they are made. What is applied to them waits.
 func (r *Runner) createBare(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
 		if _, err := enter(ctx, tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, checkpointTable+`; `+parkedTable)
-		return err
+		if _, err := tx.Exec(ctx, checkpointTable+`; `+parkedTable); err != nil {
+			return err
+		}
+		for _, p := range r.Projections {
+			if err := addCheckpoint(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("create the checkpoints: %w", err)
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	r.making = &making{cancel, make(map[string]*made)}
 	for _, p := range r.Projections {
-		g.Go(func() error {
-			err := pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
+		m := &made{done: make(chan struct{})}
+		r.making.tables[p.Name] = m
+		go func() {
+			defer close(m.done)
+			m.err = pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
 				if _, err := enter(ctx, tx); err != nil {
 					return err
 				}
 				return createTables(ctx, tx, p, p.Tables)
 			})
-			if err != nil {
-				return fmt.Errorf("projection %s: create its tables: %w", p.Name, err)
+			if m.err != nil {
+				m.err = fmt.Errorf("projection %s: create its tables: %w", p.Name, m.err)
 			}
-			return nil
-		})
+		}()
 	}
-	return g.Wait()
+	return nil
+}
+
+// wait returns nil once the tables of a projection are there. A nil making has made all.
+func (m *making) wait(name string) error {
+	if m == nil {
+		return nil
+	}
+	<-m.tables[name].done
+	return m.tables[name].err
+}
+
+// all returns nil once all tables are there.
+func (m *making) all() error {
+	if m == nil {
+		return nil
+	}
+	var errs []error
+	for name := range m.tables {
+		errs = append(errs, m.wait(name))
+	}
+	return errors.Join(errs...)
+}
+
+// stop ends the creation, wherever it is.
+func (m *making) stop() {
+	if m == nil {
+		return
+	}
+	m.cancel()
+	_ = m.all() // nobody wants them any more
 }
 
 // enter makes the schema of the read models, the last one in the search path, the one
@@ -121,7 +196,13 @@ func enter(ctx context.Context, tx pgx.Tx) (schema string, err error) {
 	return schema, nil
 }
 
-// createTables creates the tables of a projection with some statements.
+// addCheckpoint writes down that a projection has applied nothing, and has no tables.
+func addCheckpoint(ctx context.Context, tx pgx.Tx, p Projection) error {
+	_, err := tx.Exec(ctx, `insert into checkpoints (name, version, position, public, tables) values ($1, $2, 0, 0, '{}')`, p.Name, p.Version)
+	return err
+}
+
+// createTables creates the tables of a projection, which has a checkpoint, with some statements.
 func createTables(ctx context.Context, tx pgx.Tx, p Projection, sql string) error {
 	before, err := tablesOf(ctx, tx)
 	if err != nil {
@@ -135,7 +216,7 @@ func createTables(ctx context.Context, tx pgx.Tx, p Projection, sql string) erro
 		return err
 	}
 	added := slices.DeleteFunc(after, func(t string) bool { return slices.Contains(before, t) })
-	_, err = tx.Exec(ctx, `insert into checkpoints (name, version, position, tables) values ($1, $2, 0, $3)`, p.Name, p.Version, added)
+	_, err = tx.Exec(ctx, `update checkpoints set tables = $2 where name = $1`, p.Name, added)
 	return err
 }
 

@@ -43,13 +43,13 @@ var (
 func applyPlans(_ context.Context, tx Tx, r ledger.Record, e domain.Event) error {
 	switch e := e.(type) {
 	case plan.Sealed:
-		data, err := domain.Encode(e)
+		data, err := encoded(&r, e)
 		if err != nil {
 			return err
 		}
 		return tx.Do(sealPlan, e.Consent, e.Day, nil, nil, data, r.Time)
 	case plan.Opened:
-		data, err := domain.Encode(e)
+		data, err := encoded(&r, e)
 		if err != nil {
 			return err
 		}

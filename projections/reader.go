@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/domain"
+	"github.com/karatum/mystery/domain/ledger"
 )
 
 // A Reader answers from the public read models. Nothing it returns depends on a
@@ -72,6 +73,23 @@ func at(t *time.Time) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
+}
+
+// hashOf returns the hash that a column holds.
+func hashOf(raw []byte) (h domain.Hash, err error) {
+	if len(raw) != len(h) {
+		return h, fmt.Errorf("a hash of %d bytes: %w", len(raw), ledger.ErrDamaged)
+	}
+	return domain.Hash(raw), nil
+}
+
+// encoded returns an event that r holds, for a table. In a shape that is still written
+// these are the bytes that were hashed.
+func encoded(r *ledger.Record, e domain.Event) ([]byte, error) {
+	if r.Type == e.EventType() {
+		return r.Data, nil
+	}
+	return domain.Encode(e)
 }
 
 // decode reads an event as a projection stored it.

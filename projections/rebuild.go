@@ -100,6 +100,9 @@ func (s *shadow) replace(ctx context.Context) error {
 	if err := s.runner.CatchUp(ctx); err != nil {
 		return err
 	}
+	if err := s.runner.making.all(); err != nil {
+		return err
+	}
 	if err := s.index(ctx); err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Runner struct {
 	Pool        *pgxpool.Pool
 	Projections []Projection
 	Logger      *slog.Logger // nil: silent
+
+	making *making // of the tables, nil once they are there
 }
 
 func (r *Runner) logger() *slog.Logger {
@@ -37,8 +39,12 @@ func (r *Runner) logger() *slog.Logger {
 	return r.Logger
 }
 
-// page is the most records that are applied in one transaction.
-const page = 8000
+// page is the most records that are applied in one transaction. The first pages of a reading
+// are smaller, each twice as large as the one before, so that there is soon something to apply.
+const (
+	page      = 8000
+	firstPage = 1000
+)
 
 // CatchUp applies everything that is in the log when it is called. Projections
 // that stand at one position share one reading of the log. A projection that
@@ -199,6 +205,9 @@ func (r *Runner) start(ctx context.Context, f *follower) *lane {
 	l := &lane{follower: f, pages: make(chan []item, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
+		if l.err = r.making.wait(f.Name); l.err != nil {
+			return
+		}
 		for items := range l.pages {
 			if l.err = r.apply(ctx, f, items); l.err != nil {
 				return
@@ -265,7 +274,7 @@ func (r *Runner) pages(ctx context.Context, position uint64, stops []uint64) ite
 					return false
 				}
 			}
-			items := make([]item, 0, 64)
+			items, full := make([]item, 0, 64), firstPage
 			for rec, err := range r.Log.After(ctx, position) {
 				if err != nil {
 					// What came before it is good.
@@ -275,11 +284,12 @@ func (r *Runner) pages(ctx context.Context, position uint64, stops []uint64) ite
 					return
 				}
 				items = append(items, r.decode(rec))
-				if len(items) == page || slices.Contains(stops, rec.Position) {
+				if len(items) == full || slices.Contains(stops, rec.Position) {
 					if !send(items, nil) {
 						return
 					}
-					items = make([]item, 0, page)
+					full = min(2*full, page)
+					items = make([]item, 0, full)
 				}
 			}
 			if len(items) > 0 {
@@ -322,7 +332,9 @@ func (f *follower) advance(ctx context.Context, tx execer, position uint64, item
 	//
 	// Nobody has analyzed tables that are being filled, and what is looked for in them is
 	// little: a plan that was made once, with indexes, does for all pages. Without that, a
-	// page is held against whole tables, and the time that takes grows with them.
+	// page is held against whole tables, and the time that takes grows with them: so it does
+	// if the plan was made for tables that had hardly any rows, which are cheaply read whole.
+	// What has to be read whole then counts as dear, and would be compiled first.
 	//
 	// The rate is that of full pages that follow each other.
 	tag, err := tx.Exec(ctx, `
@@ -330,7 +342,8 @@ func (f *follower) advance(ctx context.Context, tx execer, position uint64, item
 			when $3::int < $4::int then rate
 			else $3 / greatest(extract(epoch from clock_timestamp() - moved), 0.000001) end
 		from set_config('synchronous_commit', 'off', true) a, set_config('plan_cache_mode', 'force_generic_plan', true) b,
-			set_config('enable_hashjoin', 'off', true) c, set_config('enable_mergejoin', 'off', true) d
+			set_config('enable_hashjoin', 'off', true) c, set_config('enable_mergejoin', 'off', true) d,
+			set_config('enable_seqscan', 'off', true) e, set_config('jit', 'off', true) f
 		where name = $1 and position = $5 and generation = $6 and version = $7`,
 		f.Name, position, len(items), page, f.position, f.generation, f.Version, public)
 	if err != nil {

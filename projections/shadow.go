@@ -112,6 +112,7 @@ func (s *shadow) lock(ctx context.Context, purpose string, wait bool) error {
 // close removes the shadow, and gives up the right to it.
 func (s *shadow) close(ctx context.Context) error {
 	if s.runner != nil {
+		s.runner.making.stop()
 		s.runner.Pool.Close()
 	}
 	if s.conn == nil {
@@ -174,7 +175,7 @@ func standings(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, schema string, lock bool,
 ) (map[string]standing, error) {
-	sql := `select name, position, public, version, tables from ` + pgx.Identifier{schema, "checkpoints"}.Sanitize() + ` order by name`
+	sql := `select name, position, coalesce(public, 0), version, tables from ` + pgx.Identifier{schema, "checkpoints"}.Sanitize() + ` order by name`
 	if lock {
 		sql += ` for update`
 	}
@@ -224,6 +225,9 @@ func (r *Runner) Compare(ctx context.Context) (err error) {
 		lowest = min(lowest, before[p.Name].position)
 	}
 	if err := s.catchUp(ctx, lowest); err != nil {
+		return err
+	}
+	if err := s.runner.making.all(); err != nil {
 		return err
 	}
 	return pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {

@@ -28,7 +28,7 @@ const (
 // once that is opened. A slot that should hold a task and was not revealed stays
 // sealed for all to see.
 var Shops = Projection{
-	Name: "shops", Version: 4, Visibility: domain.Public,
+	Name: "shops", Version: 5, Visibility: domain.Public,
 	Tables: `
 		create table shop_agents (agent text primary key, demo boolean not null);
 		create table shop_consents (
@@ -42,14 +42,12 @@ var Shops = Projection{
 			consent  text        not null,
 			day      bigint      not null,
 			slot     int         not null,
-			commit   text        not null,
+			commit   bytea       not null,
 			pad      boolean     not null default false, -- by the opened day
 			revealed timestamptz,
 			data     bytea, -- of the event that revealed it, as hashed
 			erased   timestamptz,
-			reason   text not null default '', -- why it was erased
-			phase    text not null generated always as (
-				case when revealed is not null then 'revealed' when pad then 'pad' else 'sealed' end) stored
+			reason   text not null default '' -- why it was erased
 		)`,
 	Indexes: `create index on shops (consent, day, slot)`,
 	Apply:   applyShops,
@@ -66,7 +64,7 @@ var (
 	addShop = &Change{Table: "shops", Key: 1, Copies: []string{"shop", "pad", "revealed", "data", "erased", "reason", "consent", "day", "slot", "commit"}, SQL: `
 		insert into shops (shop, pad, revealed, data, erased, reason, consent, day, slot, commit)
 		select * from unnest($1::text[], $2::boolean[], $3::timestamptz[], $4::bytea[], $5::timestamptz[], $6::text[],
-			$7::text[], $8::bigint[], $9::int[], $10::text[])`}
+			$7::text[], $8::bigint[], $9::int[], $10::bytea[])`}
 	// moveShop leaves what it is given no value for.
 	moveShop = &Change{Table: "shops", Key: 1, Merges: true, Into: addShop, SQL: `
 		update shops s set pad = coalesce(v.pad, s.pad), revealed = coalesce(v.revealed, s.revealed), data = coalesce(v.data, s.data),
@@ -83,7 +81,7 @@ func applyShops(ctx context.Context, tx Tx, r ledger.Record, e domain.Event) err
 	case consent.Granted:
 		return tx.Do(addShopConsent, e.Consent, string(e.Payload.Agent), e.Entropy())
 	case shop.Committed:
-		return tx.Do(addShop, r.Stream.ID(), false, nil, nil, nil, "", e.Consent, e.Day, e.Slot, e.Commit.String())
+		return tx.Do(addShop, r.Stream.ID(), false, nil, nil, nil, "", e.Consent, e.Day, e.Slot, e.Commit[:])
 	case shop.Revealed:
 		return tx.Do(moveShop, r.Stream.ID(), nil, r.Time, r.Data, nil, nil)
 	case shop.Erased:
@@ -136,7 +134,10 @@ type Shop struct {
 	Reason     string         // why it was
 }
 
-const shopColumns = `shop, consent, agent, demo, day, slot, commit, phase, revealed, data, erased, reason`
+const (
+	shopColumns = `shop, consent, agent, demo, day, slot, commit, ` + shopPhase + `, revealed, data, erased, reason`
+	shopPhase   = `case when revealed is not null then 'revealed' when pad then 'pad' else 'sealed' end`
+)
 
 // Shop returns a slot, or an error matching [domain.ErrNotFound].
 func (r Reader) Shop(ctx context.Context, id string) (Shop, error) {
@@ -165,18 +166,18 @@ func (r Reader) Shops(ctx context.Context, q ShopQuery) ([]Shop, error) {
 	}
 	return collect(ctx, r.Pool, scanShop, `
 		select `+shopColumns+` from shops join shop_consents using (consent)
-		where consent = $1 and ($2 = '' or phase = $2) and (day, slot) > ($3, $4)
+		where consent = $1 and ($2 = '' or `+shopPhase+` = $2) and (day, slot) > ($3, $4)
 		order by day, slot limit $5`, q.Consent, q.Phase, day, slot, q.Limit)
 }
 
 func scanShop(row pgx.CollectableRow) (s Shop, err error) {
-	var commit string
+	var commit []byte
 	var revealed, erased *time.Time
 	if err = row.Scan(&s.ID, &s.Consent, &s.Agent, &s.Demo, &s.Day, &s.Slot, &commit, &s.Phase, &revealed, &s.Data, &erased, &s.Reason); err != nil {
 		return s, err
 	}
 	s.RevealedAt, s.ErasedAt = at(revealed), at(erased)
-	if s.Commit, err = domain.ParseHash(commit); err != nil {
+	if s.Commit, err = hashOf(commit); err != nil {
 		return s, err
 	}
 	s.Revealed, err = decode[shop.Revealed](s.Data)

@@ -100,7 +100,7 @@ func (r *Runner) Status(ctx context.Context) ([]Standing, error) {
 }
 
 // Stale returns the names of projections whose tables are of an earlier version, or not
-// there, in order. It changes nothing, unlike [Runner.Init].
+// there, or that have not counted public records, in order. It changes nothing, unlike [Runner.Init].
 func (r *Runner) Stale(ctx context.Context) (names []string, err error) {
 	if err := r.exist(ctx); err != nil {
 		return nil, err
@@ -108,10 +108,13 @@ func (r *Runner) Stale(ctx context.Context) (names []string, err error) {
 	versions := make(map[string]int)
 	var name string
 	var version int
-	rows, err := r.Pool.Query(ctx, `select name, version from checkpoints`)
+	var lacks bool
+	rows, err := r.Pool.Query(ctx, `select name, version, `+uncounted+` from checkpoints c`)
 	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&name, &version}, func() error {
-			versions[name] = version
+		_, err = pgx.ForEachRow(rows, []any{&name, &version, &lacks}, func() error {
+			if !lacks {
+				versions[name] = version
+			}
 			return nil
 		})
 	}

@@ -119,3 +119,39 @@ func TestStale(t *testing.T) {
 		t.Errorf("Stale (-want +got):\n%s", diff)
 	}
 }
+
+// Checkpoints of an early program do not count public records. What stands at them is made
+// anew, as nothing else tells how many there were.
+func TestCheckpointsWithoutACount(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t)
+	r := runnerOn(t, pool, someAgents(t), projections.All()...)
+	catchUp(t, r)
+	asOf := must(projections.Reader{Pool: pool}.AsOf(t.Context()))(t)
+	if _, err := pool.Exec(t.Context(), `alter table checkpoints drop column public`); err != nil {
+		t.Fatal(err)
+	}
+	pool.Reset() // what was prepared knew the column
+	if got := must(r.Stale(t.Context()))(t); len(got) != len(r.Projections) {
+		t.Errorf("Stale = %v, want all", got)
+	}
+	for _, what := range []string{"the first time", "again"} {
+		if err := r.Init(t.Context()); err != nil {
+			t.Fatalf("Init %s: %v", what, err)
+		}
+		if got := must(r.Stale(t.Context()))(t); len(got) > 0 {
+			t.Errorf("Stale behind Init %s = %v, want none", what, got)
+		}
+		if got := must(projections.Reader{Pool: pool}.AsOf(t.Context()))(t); got.Size != asOf.Size || asOf.Size == 0 {
+			t.Errorf("AsOf behind Init %s is of %d public records, want %d", what, got.Size, asOf.Size)
+		}
+	}
+	if err := r.Compare(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, s := range must(r.Status(t.Context()))(t) {
+		if s.Generation != 2 {
+			t.Errorf("%s was made %d times, want twice", s.Name, s.Generation)
+		}
+	}
+}
