@@ -92,7 +92,7 @@ func (b *bench) readings(ctx context.Context, what, address, path string) error 
 	asking := func(address string) func(context.Context) ([]figure, error) {
 		return func(ctx context.Context) ([]figure, error) { return b.hammer(ctx, address, path) }
 	}
-	return b.contest(ctx, what, side{run: asking(address)}, side{"the same bytes from net/http", asking(bare.address)})
+	return b.hold(ctx, doing(what, side{run: asking(address)}, side{"the same bytes from net/http", asking(bare.address)}))
 }
 
 // listed is a log that is read and not written.

@@ -65,13 +65,13 @@ func (b *bench) appends(ctx context.Context) (err error) {
 	message := func(name, stream string, writers int) side {
 		return scripted("message-db, "+name, fmt.Sprintf(messageScript, stream), "message_store", writers)
 	}
-	return firstOf(
-		b.contest(ctx, "append, 1 writer", ours(1), plain(1), side{"fdatasync of a page", b.flushes}),
-		b.contest(ctx, "append, 32 writers", ours(32), plain(32),
+	return b.hold(ctx,
+		doing("append, 1 writer", ours(1), plain(1), side{"fdatasync of a page", b.flushes}),
+		doing("append, 32 writers", ours(32), plain(32),
 			message("one category", "concat('bench-', cast(:run as text), 'x', cast(:client_id as text))", 32),
 			message("a category for each writer", "concat('bench', cast(:client_id as text), '-', cast(:run as text))", 32)),
-		b.contest(ctx, "append, 100 writers", ours(100), side{"immudb embedded, synced", func(ctx context.Context) ([]figure, error) { return b.immudb(ctx, 100) }}),
-		b.contest(ctx, "append, 256 writers", ours(256), plain(256)),
+		doing("append, 100 writers", ours(100), side{"immudb embedded, synced", func(ctx context.Context) ([]figure, error) { return b.immudb(ctx, 100) }}),
+		doing("append, 256 writers", ours(256), plain(256)),
 	)
 }
 

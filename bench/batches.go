@@ -49,13 +49,13 @@ func (b *bench) batches(ctx context.Context) (err error) {
 		var commit []byte
 		return s.pool.QueryRow(ctx, "select commit from batch_commits where n = $1", rand.IntN(len(commits))).Scan(&commit)
 	}
-	return firstOf(
-		b.contest(ctx, fmt.Sprintf("batch of %d commits, closed and stored", batch.MaxCount),
+	return b.hold(ctx,
+		doing(fmt.Sprintf("batch of %d commits, closed and stored", batch.MaxCount),
 			side{run: func(ctx context.Context) ([]figure, error) { return b.closeNew(ctx, records, commits) }},
 			side{"keccak-256 of each of its nodes", func(context.Context) ([]figure, error) {
 				return []figure{{milliseconds, hashTree(batch.MaxCount)}}, nil
 			}}),
-		b.contest(ctx, fmt.Sprintf("proof out of a batch of %d", batch.MaxCount), side{run: each(proof)}, side{"select of one row", each(row)}),
+		doing(fmt.Sprintf("proof out of a batch of %d", batch.MaxCount), side{run: each(proof)}, side{"select of one row", each(row)}),
 	)
 }
 

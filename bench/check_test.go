@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // kept returns the ratios of a table as they come back from a baseline.
@@ -104,6 +106,75 @@ func TestBadBaselineIsRefused(t *testing.T) {
 	} {
 		if got, err := readRatios(strings.NewReader(text), name); err == nil {
 			t.Errorf("readRatios of %s = %v, want an error", name, got)
+		}
+	}
+}
+
+// measuring returns a stage whose ratio is one of some in turn, and a bench.
+func measuring(t *testing.T, ours ...float64) (*bench, []stage) {
+	t.Helper()
+	n := 0
+	return &bench{rounds: 1, stderr: t.Output()}, []stage{{"reads", func(b *bench, ctx context.Context) error {
+		n++
+		return b.hold(ctx, doing("read", planned("", []figure{{perSecond, ours[n-1]}}), planned("peer", []figure{{perSecond, 1}})))
+	}}}
+}
+
+func TestWhatIsSlowOnceIsMeasuredAgain(t *testing.T) {
+	t.Parallel()
+	baseline := func() ratios {
+		return ratios{"BenchmarkRead/to=Peer /s-ratio": {10}, "BenchmarkAnother/to=Peer /s-ratio": {10}}
+	}
+	for _, c := range []struct {
+		name  string
+		ours  []float64 // in turn
+		found bool
+	}{
+		{"as fast as before", []float64{10}, false},
+		{"slow once", []float64{5, 9}, false},
+		{"slow twice", []float64{5, 7}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b, chosen := measuring(t, c.ours...)
+			if err := b.measure(t.Context(), chosen); err != nil {
+				t.Fatal(err)
+			}
+			err := b.compare(t.Context(), baseline(), chosen)
+			if (err != nil) != c.found {
+				t.Errorf("compare = %v, want an error: %t", err, c.found)
+			}
+			if c.found && !strings.Contains(err.Error(), "BenchmarkRead/to=Peer /s-ratio was 10.0, and is 7.00: 30 % less") {
+				t.Errorf("compare = %v, which does not tell what is slower", err)
+			}
+		})
+	}
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string // the stages
+		err  string
+	}{
+		{nil, "appends leaves reads proofs batches tasks producers api", ""},
+		{[]string{"-what", "api,growth"}, "api growth", ""},
+		{[]string{"-what", "apis"}, "", `nothing called "apis" is measured`},
+		{[]string{"-rounds", "0"}, "", "measure once at least"},
+		{[]string{"-length", "10ms"}, "", "measure once at least"},
+	} {
+		o, chosen, err := parse(c.args, t.Output())
+		names := make([]string, len(chosen))
+		for i, s := range chosen {
+			names[i] = s.name
+		}
+		got := strings.Join(names, " ")
+		if c.err == "" && (err != nil || got != c.want || o.rounds != 10 || o.length != 2*time.Second) {
+			t.Errorf("parse(%q) = %+v, %s, %v, want %s", c.args, o, got, err, c.want)
+		}
+		if c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("parse(%q) = %v, want %q", c.args, err, c.err)
 		}
 	}
 }

@@ -5,29 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/karatum/mystery/domain/batch"
 )
 
 // growth measures what has no peer: how figures change with the number of events, leaves,
-// commits and consents, each time ten times as many.
+// commits and consents, each time ten times as many, up to a largest number.
 func (b *bench) growth(ctx context.Context) error {
-	for _, size := range []struct{ consents, days int }{{1, 11}, {4, 27}, {18, 60}, {130, 84}} { // a thousand records to a million
-		if err := b.growEvents(ctx, size.consents, size.days); err != nil {
-			return err
+	for _, size := range []struct{ n, consents, days int }{{1e3, 1, 11}, {1e4, 4, 27}, {1e5, 18, 60}, {1e6, 130, 84}} {
+		if size.n <= b.largest {
+			if err := b.growEvents(ctx, size.consents, size.days); err != nil {
+				return err
+			}
 		}
 	}
-	for _, n := range []int{1e3, 1e4, 1e5, 1e6} {
-		if err := b.growLeaves(ctx, n); err != nil {
-			return err
-		}
-	}
-	for _, n := range []int{1e3, 1e4, 1e5} {
-		if err := b.growCommits(ctx, n); err != nil {
-			return err
-		}
-	}
-	for _, n := range []int{1e3, 1e4, 1e5} {
-		if err := b.growConsents(ctx, n); err != nil {
-			return err
+	for _, grow := range []struct {
+		f    func(context.Context, int) error
+		most int
+	}{{b.growLeaves, 1e6}, {b.growCommits, batch.MaxCount}, {b.growConsents, 1e5}} {
+		for n := 1000; n <= min(grow.most, b.largest); n *= 10 {
+			if err := grow.f(ctx, n); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -45,10 +44,10 @@ func (b *bench) growEvents(ctx context.Context, consents, days int) (err error) 
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	among := fmt.Sprintf("%d events: ", len(records))
-	err = firstOf(
-		b.contest(ctx, among+"every check, from the log", side{run: r.rate(r.replayLog, true)}),
-		b.contest(ctx, among+"all read models made anew", side{run: r.rate(r.rebuild, true)}),
-		b.contest(ctx, among+"records put into the public log", side{run: r.rate(r.integrate, true)}),
+	err = b.hold(ctx,
+		doing(among+"every check, from the log", side{run: r.rate(r.replayLog, true)}),
+		doing(among+"all read models made anew", side{run: r.rate(r.rebuild, true)}),
+		doing(among+"records put into the public log", side{run: r.rate(r.integrate, true)}),
 	)
 	if err != nil {
 		return err
@@ -58,15 +57,15 @@ func (b *bench) growEvents(ctx context.Context, consents, days int) (err error) 
 		return err
 	}
 	defer v.Close()
-	return firstOf(
-		b.growReading(ctx, among, v, "/v1/mystery/consents/{id}"),
-		b.contest(ctx, among+"append, 32 writers", side{run: func(ctx context.Context) ([]figure, error) { return b.appendsTo(ctx, r.schema, 32) }}),
+	return b.hold(ctx,
+		b.reading(among, v, "/v1/mystery/consents/{id}"),
+		doing(among+"append, 32 writers", side{run: func(ctx context.Context) ([]figure, error) { return b.appendsTo(ctx, r.schema, 32) }}),
 	)
 }
 
-// growReading measures how often a path is read.
-func (b *bench) growReading(ctx context.Context, among string, v *service, path string) error {
-	return b.contest(ctx, among+"GET "+path, side{run: func(ctx context.Context) ([]figure, error) {
+// reading is a contest about how often a path is read.
+func (b *bench) reading(among string, v *service, path string) contest {
+	return doing(among+"GET "+path, side{run: func(ctx context.Context) ([]figure, error) {
 		return b.hammer(ctx, v.address, v.path(path))
 	}})
 }
@@ -81,7 +80,7 @@ func (b *bench) growLeaves(ctx context.Context, n int) (err error) {
 	if err := s.grow(ctx, n); err != nil {
 		return err
 	}
-	return b.contest(ctx, fmt.Sprintf("%d leaves: inclusion proof", n), side{run: each(func(ctx context.Context) error { return s.prove(ctx, n) })})
+	return b.hold(ctx, doing(fmt.Sprintf("%d leaves: inclusion proof", n), side{run: each(func(ctx context.Context) error { return s.prove(ctx, n) })}))
 }
 
 // growCommits measures a batch of n commits.
@@ -90,8 +89,8 @@ func (b *bench) growCommits(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	return b.contest(ctx, fmt.Sprintf("%d commits: batch closed and stored", n),
-		side{run: func(ctx context.Context) ([]figure, error) { return b.closeNew(ctx, records, commits) }})
+	return b.hold(ctx, doing(fmt.Sprintf("%d commits: batch closed and stored", n),
+		side{run: func(ctx context.Context) ([]figure, error) { return b.closeNew(ctx, records, commits) }}))
 }
 
 // growConsents measures a ledger of n consents that have not begun yet.
@@ -106,7 +105,7 @@ func (b *bench) growConsents(ctx context.Context, n int) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	among := fmt.Sprintf("%d consents: ", n)
-	if err := b.contest(ctx, among+"all read models made anew", side{run: r.rate(r.rebuild, true)}); err != nil {
+	if err := b.hold(ctx, doing(among+"all read models made anew", side{run: r.rate(r.rebuild, true)})); err != nil {
 		return err
 	}
 	v, err := serveLedger(ctx, r.schema, r.log)
@@ -114,9 +113,9 @@ func (b *bench) growConsents(ctx context.Context, n int) (err error) {
 		return err
 	}
 	defer v.Close()
-	return firstOf(
-		b.growReading(ctx, among, v, "/v1/mystery/consents"),
-		b.growReading(ctx, among, v, "/v1/mystery/consents/{id}"),
+	return b.hold(ctx,
+		b.reading(among, v, "/v1/mystery/consents"),
+		b.reading(among, v, "/v1/mystery/consents/{id}"),
 	)
 }
 

@@ -48,8 +48,8 @@ func (b *bench) leaves(ctx context.Context) (err error) {
 		{"durable leaf", 500 * time.Millisecond},
 		{"leaf waited for in the tree", 0},
 	} {
-		err := b.contest(ctx, fmt.Sprintf("%s, %d writers", m.what, leafWriters),
-			side{run: func(ctx context.Context) ([]figure, error) { return b.leaf(ctx, s, m.every) }}, side{"Tessera, files", b.tessera})
+		err := b.hold(ctx, doing(fmt.Sprintf("%s, %d writers", m.what, leafWriters),
+			side{run: func(ctx context.Context) ([]figure, error) { return b.leaf(ctx, s, m.every) }}, side{"Tessera, files", b.tessera}))
 		if err != nil {
 			return err
 		}

@@ -74,6 +74,7 @@ type bench struct {
 	url      string
 	length   time.Duration // of one measurement
 	rounds   int
+	largest  int // size that growth is measured at
 	stderr   io.Writer
 
 	schemas    int                   // made so far
@@ -87,6 +88,7 @@ type bench struct {
 type options struct {
 	json      bool
 	rounds    int
+	largest   int
 	length    time.Duration
 	what, dir string
 
@@ -103,6 +105,7 @@ func parse(args []string, stderr io.Writer) (o options, chosen []stage, err erro
 	flags.BoolVar(&o.json, "json", false, "print JSON")
 	flags.StringVar(&o.benchstat, "benchstat", "", "write to this `file`, too, what benchstat and -check read")
 	flags.IntVar(&o.rounds, "rounds", 10, "runs of each kind, of which the median counts")
+	flags.IntVar(&o.largest, "largest", 1e6, "number up to which growth is measured")
 	flags.DurationVar(&o.length, "length", 2*time.Second, "length of one measurement, in whole seconds")
 	flags.StringVar(&o.what, "what", strings.Join(names, ","), "what is measured; growth besides shows how figures change with size")
 	flags.StringVar(&o.check, "check", "", "fail if ratios are more than 20 % below those in this `file`")
@@ -150,7 +153,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer server.Stop()
 	b := &bench{
-		dir: dir, bin: server.Bin(), scratch: base, url: server.URL(), length: o.length, rounds: o.rounds, stderr: stderr,
+		dir: dir, bin: server.Bin(), scratch: base, url: server.URL(), length: o.length, rounds: o.rounds, largest: o.largest, stderr: stderr,
 		connecting: make(map[int]time.Duration),
 	}
 	conditions, err := b.conditions(ctx)
@@ -238,23 +241,35 @@ func readBaseline(name string) (ratios, error) {
 	return readRatios(f, name)
 }
 
-// contest has sides do the same as often as there are rounds, and adds lines to the table
-// that compare the first of them with the others. They take turns at being first.
-func (b *bench) contest(ctx context.Context, what string, sides ...side) error {
-	samples := make([][][]figure, len(sides))
-	for round := range b.rounds {
-		for i := range sides {
-			n := (round + i) % len(sides)
-			figures, err := sides[n].run(ctx)
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", what, sides[n].name, err)
+// A contest is between sides that do the same.
+type contest struct {
+	what  string
+	sides []side
+}
+
+func doing(what string, sides ...side) contest { return contest{what, sides} }
+
+// hold holds contests, one after the other, and adds lines to the table that compare the
+// first side of each with its others. There are as many runs as rounds, and sides take
+// turns at being first.
+func (b *bench) hold(ctx context.Context, contests ...contest) error {
+	for _, c := range contests {
+		samples := make([][][]figure, len(c.sides))
+		for round := range b.rounds {
+			for i := range c.sides {
+				n := (round + i) % len(c.sides)
+				figures, err := c.sides[n].run(ctx)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", c.what, c.sides[n].name, err)
+				}
+				samples[n] = append(samples[n], figures)
 			}
-			samples[n] = append(samples[n], figures)
 		}
-	}
-	for _, l := range linesOf(what, sides, samples) {
-		l.stage = b.stage
-		b.lines = append(b.lines, l)
+		for _, l := range linesOf(c.what, c.sides, samples) {
+			l.stage = b.stage
+			b.lines = append(b.lines, l)
+			fmt.Fprintf(b.stderr, "%s: %s %s\n", l.What, digits(l.Ours.Median), l.Unit)
+		}
 	}
 	return nil
 }

@@ -77,13 +77,13 @@ func (b *bench) producers(ctx context.Context) (err error) {
 		clients = append(clients, c)
 	}
 	round := 0
-	return b.contest(ctx, fmt.Sprintf("signed events taken, %d at once", eventsAtOnce),
+	return b.hold(ctx, doing(fmt.Sprintf("signed events taken, %d at once", eventsAtOnce),
 		side{run: func(ctx context.Context) ([]figure, error) {
 			round++
 			return sendAll(ctx, clients, round)
 		}},
 		side{"Ed25519 of each", verifyAll},
-	)
+	))
 }
 
 // verifyAll checks as many signatures as sendAll sends.

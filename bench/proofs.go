@@ -32,13 +32,13 @@ func (b *bench) proofs(ctx context.Context) (err error) {
 	if err := s.grow(ctx, leavesProven); err != nil {
 		return err
 	}
-	return b.contest(ctx, fmt.Sprintf("inclusion proof out of %d leaves", leavesProven),
+	return b.hold(ctx, doing(fmt.Sprintf("inclusion proof out of %d leaves", leavesProven),
 		side{run: each(func(ctx context.Context) error { return s.prove(ctx, leavesProven) })},
 		side{"select of one row", each(func(ctx context.Context) error {
 			var hash []byte
 			return s.pool.QueryRow(ctx, "select hash from tree_leaves where index = $1", someLeaf(leavesProven)).Scan(&hash)
 		})},
-	)
+	))
 }
 
 // leafStored is such that one of so many leaves has its record beside it, for the tree

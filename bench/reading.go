@@ -42,13 +42,13 @@ func (b *bench) reads(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, r.close()) }()
 	here := func(name string, f func(context.Context) error) side { return side{name, r.rate(f, true)} }
 	there := func(name string, f func(context.Context) error) side { return side{name, r.rate(f, false)} }
-	return firstOf(
-		b.contest(ctx, "hash chains, in memory", here("", r.chains), here("one SHA-256 of each", r.sums)),
-		b.contest(ctx, "every check, in memory", here("", r.replay), here("encoding/json of each", r.unmarshal)),
-		b.contest(ctx, "every check, from the log", here("", r.replayLog),
+	return b.hold(ctx,
+		doing("hash chains, in memory", here("", r.chains), here("one SHA-256 of each", r.sums)),
+		doing("every check, in memory", here("", r.replay), here("encoding/json of each", r.unmarshal)),
+		doing("every check, from the log", here("", r.replayLog),
 			there("copy to /dev/null", r.copyOut), there("as many bytes from the disk", r.readDisk)),
-		b.contest(ctx, "all read models made anew", here("", r.rebuild), there("create table as select", r.copyTable)),
-		b.contest(ctx, "records put into the public log", here("", r.integrate), there("create table as select", r.copyTable)),
+		doing("all read models made anew", here("", r.rebuild), there("create table as select", r.copyTable)),
+		doing("records put into the public log", here("", r.integrate), there("create table as select", r.copyTable)),
 	)
 }
 

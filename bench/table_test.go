@@ -21,11 +21,11 @@ func planned(name string, runs ...[]figure) side {
 // table returns the lines of a contest with two peers, of which one has no latency.
 func table(t *testing.T) []line {
 	t.Helper()
-	b := &bench{rounds: 3, stage: "appends"}
-	err := b.contest(t.Context(), "append, 2 writers",
+	b := &bench{rounds: 3, stage: "appends", stderr: t.Output()}
+	err := b.hold(t.Context(), doing("append, 2 writers",
 		planned("", []figure{{perSecond, 100}, {p50, 4}}, []figure{{perSecond, 300}, {p50, 2}}, []figure{{perSecond, 200}, {p50, 3}}),
 		planned("fast one", []figure{{perSecond, 200}, {p50, 2}}, []figure{{perSecond, 600}, {p50, 1}}, []figure{{perSecond, 100}, {p50, 6}}),
-		planned("rate-only", []figure{{perSecond, 50}}, []figure{{perSecond, 50}}, []figure{{perSecond, 50}}))
+		planned("rate-only", []figure{{perSecond, 50}}, []figure{{perSecond, 50}}, []figure{{perSecond, 50}})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func TestRatiosAreTakenRunByRun(t *testing.T) {
 
 func TestFigureWithoutPeerHasALineOfItsOwn(t *testing.T) {
 	t.Parallel()
-	b := &bench{rounds: 1}
-	if err := b.contest(t.Context(), "read", planned("", []figure{{microCPU, 7}}), planned("peer", []figure{{perSecond, 1}})); err != nil {
+	b := &bench{rounds: 1, stderr: t.Output()}
+	if err := b.hold(t.Context(), doing("read", planned("", []figure{{microCPU, 7}}), planned("peer", []figure{{perSecond, 1}}))); err != nil {
 		t.Fatal(err)
 	}
 	if l := b.lines; len(l) != 1 || l[0].Ours.Median != 7 || l[0].Ratio != nil || l[0].Peer != "" {

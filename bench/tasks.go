@@ -62,9 +62,9 @@ func (b *bench) tasks(ctx context.Context) error {
 		}
 		return nil
 	}
-	return firstOf(
-		b.contest(ctx, "task generated", side{run: b.turns(len(orders), generate)}, side{"encoding/json of it", b.turns(len(replies), encode)}),
-		b.contest(ctx, "reply of 500 bytes graded", side{run: b.turns(len(replies), mark)}, side{"strings.Contains of its answer", b.turns(len(replies), find)}),
+	return b.hold(ctx,
+		doing("task generated", side{run: b.turns(len(orders), generate)}, side{"encoding/json of it", b.turns(len(replies), encode)}),
+		doing("reply of 500 bytes graded", side{run: b.turns(len(replies), mark)}, side{"strings.Contains of its answer", b.turns(len(replies), find)}),
 	)
 }
 
