@@ -24,9 +24,10 @@ import (
 // readersAtOnce is how many connections ask, each for one thing after the other.
 const readersAtOnce = 16
 
-// api measures how often a consent of a month and the list of consents are read, over
-// connections to this machine, next to the least that a server can do: the same bytes, out
-// of memory. What asks runs beside what answers, and no limit of reading holds.
+// api measures how often the list of consents, the tasks of a consent of a month and that
+// consent are read, over connections to this machine, next to the least that a server can
+// do: the same bytes, out of memory. The API keeps its answer about a consent as long as
+// nothing is recorded; it makes the lists anew each time. What asks runs beside what answers, and no limit of reading holds.
 func (b *bench) api(ctx context.Context) (err error) {
 	records, err := write(consentsRead, daysRead)
 	if err != nil {
@@ -42,8 +43,12 @@ func (b *bench) api(ctx context.Context) (err error) {
 		return err
 	}
 	defer v.Close()
-	for _, path := range []string{"/v1/mystery/consents", "/v1/mystery/consents/{id}"} {
-		if err := b.readings(ctx, "GET "+path, v.address, v.path(path)); err != nil {
+	for _, m := range []struct{ what, path string }{
+		{"GET consents", "/v1/mystery/consents"},
+		{"GET shops of a consent", v.path() + "/shops"},
+		{"GET consent, kept", v.path()},
+	} {
+		if err := b.readings(ctx, m.what, v.address, m.path); err != nil {
 			return err
 		}
 	}
@@ -56,6 +61,9 @@ type service struct {
 
 	consent string // one of the ledger
 }
+
+// path returns where the consent is read.
+func (v *service) path() string { return "/v1/mystery/consents/" + v.consent }
 
 // serveLedger serves what a log says.
 func serveLedger(ctx context.Context, s *schema, log ledger.Log) (*service, error) {
