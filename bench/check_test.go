@@ -178,3 +178,17 @@ func TestFlags(t *testing.T) {
 		}
 	}
 }
+
+func TestBaselineIsThere(t *testing.T) {
+	t.Parallel()
+	all, err := readBaseline("testdata/baseline.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := len(all["BenchmarkDurableLeaf256Writers/to=TesseraFiles /s-ratio"])
+	for key, list := range all {
+		if len(list) != runs || runs == 0 {
+			t.Errorf("of %s the baseline holds %d runs, want as many as of the others, %d", key, len(list), runs)
+		}
+	}
+}
