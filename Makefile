@@ -15,6 +15,7 @@ BENCH_FLAGS ?=
 FUZZTIME    ?= 10s
 FUZZ_PACKAGES ?= ./...
 COUNT       ?= 3
+SEED        ?= 0
 TIMEOUT     ?= 40m
 
 # A checkout that belongs to another user has no history that Go would read.
@@ -34,7 +35,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-geth classify check fmt lint race fuzz bench bench-check bench-baseline simulate tamper generate contracts fresh postgres compiler peers geth clean
+.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-scale test-geth classify check fmt lint race fuzz bench bench-check bench-baseline simulate tamper generate contracts fresh postgres compiler peers geth clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +79,9 @@ test-peers: postgres compiler peers wasm ## run the tests against programs of ot
 
 test-chain: postgres peers ## kill the process that attests, over and over, while its chain loses blocks (npm)
 	@PEERS=$(CURDIR)/.ci/peers go test -tags peers -run '^TestChain' -count=1 -timeout $(TIMEOUT) ./cmd/internal/assembly
+
+test-scale: postgres compiler ## run the programme COUNT times in five processes on one database, which are killed and stopped at random (SEED)
+	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -run '^TestScale$$' -count=1 -timeout $(TIMEOUT) -v ./cmd/karatum-mystery -scale $(COUNT) -scale-seed $(SEED)
 
 test-geth: geth ## have a transaction that is stuck on geth replaced; geth is built for it once, which takes its time
 	@GETH=$(CURDIR)/bin/geth go test -tags peers -run '^TestGeth' -count=1 -timeout $(TIMEOUT) ./chain/attester

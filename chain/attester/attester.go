@@ -142,10 +142,12 @@ type Leases interface {
 	Release(ctx context.Context, name, holder string) error
 }
 
-// The lease of attesting, and how long a process that has vanished holds others up.
+// The leases of sealing batches and of attesting them, and how long a process that has
+// vanished holds others up.
 const (
-	leaseName = "attester"
-	leaseLife = time.Minute
+	sealerLease = "batcher"
+	leaseName   = "attester"
+	leaseLife   = time.Minute
 )
 
 // A Status says how attesting goes.
@@ -194,7 +196,8 @@ func (a *Attester) Run(ctx context.Context, interval time.Duration) error {
 		case <-ctx.Done():
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			return a.yield(context.WithoutCancel(ctx))
+			ctx := context.WithoutCancel(ctx)
+			return errors.Join(a.yield(ctx, leaseName), a.yield(ctx, sealerLease))
 		case <-tick.C:
 		}
 	}
@@ -205,7 +208,13 @@ func (a *Attester) Run(ctx context.Context, interval time.Duration) error {
 func (a *Attester) Step(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := a.seal(ctx)
+	seals, err := a.has(ctx, sealerLease)
+	if seals {
+		err = a.seal(ctx)
+	}
+	if seals && err != nil {
+		err = errors.Join(err, a.yield(context.WithoutCancel(ctx), sealerLease))
+	}
 	turn, leaseErr := a.turn(ctx)
 	err = errors.Join(err, leaseErr)
 	if turn {
@@ -216,28 +225,36 @@ func (a *Attester) Step(ctx context.Context) error {
 	}
 	err = errors.Join(err, a.note(ctx, turn, err))
 	if turn && err != nil {
-		err = errors.Join(err, a.yield(ctx)) // another process may have what this one lacks
+		err = errors.Join(err, a.yield(ctx, leaseName)) // another process may have what this one lacks
 	}
 	return err
 }
 
 // turn reports whether it is for this process to attest.
 func (a *Attester) turn(ctx context.Context) (bool, error) {
-	if a.Key == nil || a.Leases == nil {
-		return a.Key != nil, nil
+	if a.Key == nil {
+		return false, nil
+	}
+	return a.has(ctx, leaseName)
+}
+
+// has takes a lease, or keeps it, and reports whether this process has it.
+func (a *Attester) has(ctx context.Context, lease string) (bool, error) {
+	if a.Leases == nil {
+		return true, nil
 	}
 	if a.holder == "" {
 		a.holder = uuid.NewString()
 	}
-	return a.Leases.TryAcquire(ctx, leaseName, a.holder, leaseLife)
+	return a.Leases.TryAcquire(ctx, lease, a.holder, leaseLife)
 }
 
-// yield lets other processes attest.
-func (a *Attester) yield(ctx context.Context) error {
+// yield lets other processes have a lease.
+func (a *Attester) yield(ctx context.Context, lease string) error {
 	if a.Leases == nil || a.holder == "" {
 		return nil
 	}
-	return a.Leases.Release(ctx, leaseName, a.holder)
+	return a.Leases.Release(ctx, lease, a.holder)
 }
 
 // note takes down how a step went: for everybody if it was the one that attests, and

@@ -25,6 +25,9 @@ import (
 const playsProgram = "KARATUM_MYSTERY_IS_MAIN"
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(scaleWorld); text != "" {
+		os.Exit(playScale(text))
+	}
 	if os.Getenv(playsProgram) != "" {
 		main()
 		os.Exit(0)

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/karatum/mystery/cmd/internal/assembly"
+	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/ledger"
 )
@@ -105,21 +107,33 @@ type program struct {
 	stdout, stderr io.Writer
 	json           bool
 	began          bool // a command's own work, behind all checks of the command line
+
+	world world // zero but in tests
+}
+
+// A world is what tests put in the place of the one that there is.
+type world struct {
+	net   agents.Net       // what can be reached
+	now   func() time.Time // programme time; nil: that of the database
+	pause time.Duration    // between two rounds of the cycle; 0: workEvery
 }
 
 // run is main without the process: tests call it with their own arguments,
 // environment and context, and stop it by cancelling ctx. It returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
+	return (&program{getenv: getenv, stdout: stdout, stderr: stderr}).run(ctx, args)
+}
+
+func (p *program) run(ctx context.Context, args []string) int {
 	root := p.root() //nolint:contextcheck // the commands take it from ExecuteContext
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	_, _ = fmt.Fprintln(stderr, "karatum-mystery:", domain.Sentence(err))
+	_, _ = fmt.Fprintln(p.stderr, "karatum-mystery:", domain.Sentence(err))
 	switch {
 	case !p.began:
 		return exitUsage
@@ -166,7 +180,7 @@ func (p *program) mark(c *cobra.Command) {
 
 // open assembles the programme as the environment says.
 func (p *program) open(ctx context.Context, o assembly.Options) (*assembly.Programme, error) {
-	o.Log, o.Version = p.logger(), version
+	o.Log, o.Version, o.Net, o.Now = p.logger(), version, p.world.net, p.world.now
 	return assembly.Open(ctx, assembly.ConfigFrom(p.getenv), o)
 }
 

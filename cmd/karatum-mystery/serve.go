@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,7 @@ func (p *program) shop(ctx context.Context, prog *assembly.Programme) error {
 	if err := assembly.ConfigFrom(p.getenv).CheckEgress(ctx); err != nil {
 		return err
 	}
-	return prog.Work(ctx, workEvery)
+	return prog.Work(ctx, cmp.Or(p.world.pause, workEvery))
 }
 
 // listen serves h until ctx ends. Then the process says that it is not ready, goes on for

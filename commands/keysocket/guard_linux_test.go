@@ -46,7 +46,7 @@ func TestStrangersAreCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := dir + "/test"                                   // where everybody may run it
+	program := dir + "/test" // where everybody may run it
 	if err := os.WriteFile(program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -27,9 +27,34 @@ func (w *Worker) seal(ctx context.Context, c Consent, now time.Time) error {
 	if hour < seal.FirstHour(p.FirstDay) {
 		return nil
 	}
-	if made, err := w.Work.Seals(ctx, id, hour, hour); err != nil || len(made) > 0 {
+	if made, err := w.sealed(ctx, id, hour); err != nil || made {
 		return err
 	}
+	if w.Leases == nil {
+		return w.makeSeal(ctx, c, hour)
+	}
+	name, holder := "seal/"+id, w.name()
+	if ok, err := w.Leases.TryAcquire(ctx, name, holder, leaseLife); err != nil || !ok {
+		return err // another worker is at it; should it be gone, a later step is not too late
+	}
+	err := w.Work.CatchUp(ctx)
+	if made, seen := w.sealed(ctx, id, hour); err == nil && seen == nil && !made {
+		err = w.makeSeal(ctx, c, hour)
+	} else {
+		err = errors.Join(err, seen)
+	}
+	return errors.Join(err, w.Leases.Release(context.WithoutCancel(ctx), name, holder))
+}
+
+// sealed reports whether an hour is sealed, as far as is known.
+func (w *Worker) sealed(ctx context.Context, consentID string, hour uint64) (bool, error) {
+	made, err := w.Work.Seals(ctx, consentID, hour, hour)
+	return len(made) > 0, err
+}
+
+// makeSeal makes the seal of an hour, if there is anything left to be sealed.
+func (w *Worker) makeSeal(ctx context.Context, c Consent, hour uint64) error {
+	id, p := c.Granted.Consent, c.Granted.Payload
 	if !c.OverAt.IsZero() || hour > seal.LastHour(p.LastDay) {
 		if pending, err := w.pending(ctx, c, hour); err != nil || !pending {
 			return err

@@ -344,7 +344,7 @@ func (w *Worker) leased(ctx context.Context, c Consent, now time.Time) (next tim
 }
 
 // leaseLife is how long a worker that vanished holds others up, in real time.
-const leaseLife = 2 * time.Minute
+const leaseLife = time.Minute
 
 // name is what this worker is called in leases.
 func (w *Worker) name() string {

@@ -170,11 +170,8 @@ func (p *Programme) openAttester(a *attester.Attester, chain uint64) {
 	p.Attester, p.Worker.Anchors = a, p.Reader
 }
 
-// attestEvery is how often the chain is looked at.
-const attestEvery = 10 * time.Second
-
 // Work runs the shopper's cycle, and beside it the attester if there is one, until ctx
-// ends.
+// ends. Both look at least once in each interval.
 func (p *Programme) Work(ctx context.Context, interval time.Duration) error {
 	ctx = p.traced(ctx)
 	if p.Attester == nil {
@@ -182,7 +179,7 @@ func (p *Programme) Work(ctx context.Context, interval time.Duration) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- p.Attester.Run(ctx, attestEvery) }()
+	go func() { ended <- p.Attester.Run(ctx, interval) }()
 	err := p.Worker.Run(ctx, interval)
 	cancel()
 	return errors.Join(err, <-ended)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
 	"github.com/karatum/mystery/domain/ledger"
@@ -188,13 +189,34 @@ func (p *Programme) PublishLedger(ctx context.Context) error {
 }
 
 // FollowLedger keeps the public log going until ctx ends. What hinders it is logged
-// once, and tried again.
+// once, and tried again. Of all processes one extends the log, and of those with the key
+// one signs, which reads all of it before its first signature; the others wait until that
+// one is gone.
 func (p *Programme) FollowLedger(ctx context.Context) {
+	extends, signs := p.duty("integrator"), p.duty("publisher")
+	defer extends.yield(ctx)
+	defer signs.yield(ctx)
+	follow := func() error {
+		if extends.has(ctx) {
+			if err := p.public.integrator.Integrate(ctx); err != nil {
+				extends.yield(ctx) // a newer program may know what this one does not
+				return err
+			}
+		}
+		if p.public.publisher == nil || !signs.has(ctx) {
+			return nil
+		}
+		err := p.public.publisher.Publish(ctx)
+		if err != nil {
+			signs.yield(ctx)
+		}
+		return err
+	}
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	said := ""
 	for {
-		switch err := p.PublishLedger(ctx); {
+		switch err := follow(); {
 		case err == nil:
 			said = ""
 		case ctx.Err() == nil && err.Error() != said:
@@ -207,6 +229,11 @@ func (p *Programme) FollowLedger(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// duty returns what one process does for all, by name.
+func (p *Programme) duty(name string) *duty {
+	return &duty{name: name, leases: &tables.Leases{Pool: p.pool}, now: time.Now, log: p.log}
 }
 
 // Erase deletes the reply of a revealed shop for good and records that and why.
