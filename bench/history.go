@@ -35,10 +35,18 @@ const firstDay = uint32(20456)
 // each, tasks, hourly seals, reveals. Its events are such that replaying it finds nothing
 // wrong, though its hashes commit to nothing.
 type history struct {
-	records []ledger.Record
+	records []ledger.Record // since forget
+	count   uint64          // of all there ever were
 	tips    map[ledger.Stream]tip
 	now     time.Time
 }
+
+func newHistory() *history {
+	return &history{tips: make(map[ledger.Stream]tip), now: time.Unix(int64(firstDay-2)*86400, 0).UTC()}
+}
+
+// forget drops the records, and goes on behind them.
+func (h *history) forget() { h.records = h.records[:0] }
 
 type tip struct {
 	version uint64
@@ -46,7 +54,7 @@ type tip struct {
 }
 
 func (h *history) add(s ledger.Stream, events ...domain.Event) error {
-	m := ledger.Meta{Actor: "worker", Command: fmt.Sprintf("c-%d", len(h.records)), Correlation: fmt.Sprintf("c-%d", len(h.records))}
+	m := ledger.Meta{Actor: "worker", Command: fmt.Sprintf("c-%d", h.count), Correlation: fmt.Sprintf("c-%d", h.count)}
 	prepared, err := ledger.Prepare(s, m, events...)
 	if err != nil {
 		return err
@@ -55,7 +63,8 @@ func (h *history) add(s ledger.Stream, events ...domain.Event) error {
 		end := h.tips[s]
 		r.Link(end.hash, end.version+1, h.now)
 		h.tips[s] = tip{r.Version, r.Hash}
-		r.Position = uint64(len(h.records)) + 1
+		h.count++
+		r.Position = h.count
 		h.records = append(h.records, r)
 	}
 	h.now = h.now.Add(time.Millisecond)
@@ -66,7 +75,7 @@ func hashOf(parts ...any) domain.Hash { return domain.Sum([]byte(fmt.Sprint(part
 
 // write returns a ledger of so many consents and days.
 func write(consents, days int) ([]ledger.Record, error) {
-	h := &history{tips: make(map[ledger.Stream]tip), now: time.Unix(int64(firstDay-2)*86400, 0).UTC()}
+	h := newHistory()
 	err := h.add(programme.Stream, programme.OperatorKeyRegistered{Key: hashOf("key")},
 		programme.TermsPublished{Version: 1, Hash: hashOf("terms")}, programme.PoolPublished{Version: 1, Hash: hashOf("pool")})
 	if err != nil {

@@ -65,6 +65,7 @@ var stages = []stage{
 // onDemand are what is measured besides, as it takes long or has no peers.
 var onDemand = []stage{
 	{"growth", (*bench).growth},
+	{"footprint", (*bench).footprint},
 }
 
 // A bench is a private server, and what was measured on it.
@@ -75,6 +76,7 @@ type bench struct {
 	length   time.Duration // of one measurement
 	rounds   int
 	largest  int // size that growth is measured at
+	records  int // of the ledger that the footprint is measured on
 	stderr   io.Writer
 
 	schemas    int                   // made so far
@@ -89,6 +91,7 @@ type options struct {
 	json      bool
 	rounds    int
 	largest   int
+	records   int
 	length    time.Duration
 	what, dir string
 
@@ -107,7 +110,8 @@ func parse(args []string, stderr io.Writer) (o options, chosen []stage, err erro
 	flags.IntVar(&o.rounds, "rounds", 10, "runs of each kind, of which the median counts")
 	flags.IntVar(&o.largest, "largest", 1e6, "number up to which growth is measured")
 	flags.DurationVar(&o.length, "length", 2*time.Second, "length of one measurement, in whole seconds")
-	flags.StringVar(&o.what, "what", strings.Join(names, ","), "what is measured; growth besides shows how figures change with size")
+	flags.StringVar(&o.what, "what", strings.Join(names, ","), "what is measured; growth besides shows how figures change with size, and footprint how long a start takes and how much memory the service")
+	flags.IntVar(&o.records, "records", 1e6, "records of the ledger of footprint")
 	flags.StringVar(&o.check, "check", "", "fail if ratios are more than 20 % below those in this `file`")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where the directory of the servers is made; its disk is what is measured")
 	if err := flags.Parse(args); err != nil {
@@ -120,7 +124,7 @@ func parse(args []string, stderr io.Writer) (o options, chosen []stage, err erro
 		all := slices.Concat(stages, onDemand)
 		i := slices.IndexFunc(all, func(s stage) bool { return s.name == name })
 		if i < 0 {
-			return o, nil, fmt.Errorf("nothing called %q is measured; choose from %s and growth", name, strings.Join(names, ", "))
+			return o, nil, fmt.Errorf("nothing called %q is measured; choose from %s, growth and footprint", name, strings.Join(names, ", "))
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -153,7 +157,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer server.Stop()
 	b := &bench{
-		dir: dir, bin: server.Bin(), scratch: base, url: server.URL(), length: o.length, rounds: o.rounds, largest: o.largest, stderr: stderr,
+		dir: dir, bin: server.Bin(), scratch: base, url: server.URL(), length: o.length, rounds: o.rounds, largest: o.largest, records: o.records, stderr: stderr,
 		connecting: make(map[int]time.Duration),
 	}
 	conditions, err := b.conditions(ctx)
