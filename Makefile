@@ -35,7 +35,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-scale test-geth classify check fmt lint race fuzz bench bench-check bench-baseline simulate tamper generate contracts fresh postgres compiler peers geth clean
+.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-scale test-geth classify check fmt lint race fuzz bench bench-check bench-baseline simulate tamper generate contracts fresh postgres compiler browser peers geth clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,8 +59,8 @@ wasm: ## build the checks that a page makes in the browser, and what runs them
 		cmp -s "$$file" "$(checker)/$${file##*/}" || install -m 644 "$$file" $(checker)/; \
 	done
 
-test: postgres compiler wasm ## run the tests, with the race detector where things run side by side
-	@CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) $$(go list ./... | grep -Ev "/mystery/(domain|cmd/karatum-demo)")
+test: postgres compiler browser wasm ## run the tests, with the race detector where things run side by side
+	@SCREENSHOTS=$(CURDIR)/bin/screenshots CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) go test $(race_flag) -timeout $(TIMEOUT) $$(go list ./... | grep -Ev "/mystery/(domain|cmd/karatum-demo)")
 	@go test -timeout $(TIMEOUT) ./domain/...
 	@cd bench && go vet ./... && go test ./...
 
@@ -71,7 +71,7 @@ test-weeks: postgres compiler ## run the tests in which virtual weeks pass, prod
 	@go test -timeout $(TIMEOUT) -run '^Test(ProducersHammer|Contract|Upgrade)$$' ./api ./cmd/karatum-mystery
 
 # What takes virtual weeks runs once more without the race detector.
-test-peers: postgres compiler peers wasm ## run the tests against programs of others: wallets, nodes, clients, a browser (npm)
+test-peers: postgres compiler browser peers wasm ## run the tests against programs of others: wallets, nodes, clients, a browser (npm)
 	@PEERS=$(CURDIR)/.ci/peers SCREENSHOTS=$(CURDIR)/bin/screenshots CGO_ENABLED=$$([ -n "$(race_flag)" ] && echo 1 || echo 0) \
 		go test $(race_flag) -tags peers -run '^TestPeer' -timeout $(TIMEOUT) ./...
 	@[ -z "$(race_flag)" ] || PEERS=$(CURDIR)/.ci/peers SCREENSHOTS=$(CURDIR)/bin/screenshots \
@@ -168,6 +168,17 @@ postgres: ## find the programs of PostgreSQL, or install them
 	echo 'or set MYSTERY_DATABASE_URL to a database that may be used.' >&2; \
 	exit 1
 
+browser: ## find Chromium, in which pages are looked at, or install it
+	@found() { type -P chromium || type -P chromium-browser || type -P google-chrome; }; \
+	if found >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
+		echo 'Chromium is missing: installing the package chromium' >&2; \
+		$(call install,chromium fonts-liberation fonts-dejavu-core); \
+		if found >/dev/null; then exit 0; fi; \
+	fi; \
+	echo 'Chromium, in which pages are looked at, is missing. Install the package chromium (Debian: apt-get install chromium).' >&2; \
+	exit 1
+
 # What is installed there is pinned by a lock file and is no part of the product.
 peers: ## install the programs of others that test-peers runs against
 	@if ! type -P npm >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
@@ -181,10 +192,6 @@ peers: ## install the programs of others that test-peers runs against
 	if ! { type -P openssl && type -P curl; } >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
 		echo 'openssl or curl, with which a producer can do, is missing: installing both' >&2; \
 		$(call install,openssl curl ca-certificates); \
-	fi; \
-	if ! type -P chromium >/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \
-		echo 'Chromium, in which pages are looked at, is missing: installing it' >&2; \
-		$(call install,chromium fonts-liberation fonts-dejavu-core); \
 	fi; \
 	if ! type -P npm >/dev/null; then \
 		echo 'npm is missing. Install Node.js 18 or later with npm (Debian: apt-get install nodejs npm).' >&2; \

@@ -116,6 +116,7 @@ type server struct {
 
 	lookout   *lookout
 	kept      *lru.Cache[string, kept]
+	headings  headings
 	reference *explorer.Reference // for people, of what is served to programs
 }
 
@@ -139,7 +140,7 @@ func New(c Config) http.Handler {
 	if err != nil {
 		panic(fmt.Sprintf("api: %v", err)) // the number is a good one
 	}
-	s := &server{Config: c, router: chi.NewRouter(), kept: answers, lookout: &lookout{look: c.Reader.AsOf}}
+	s := &server{Config: c, router: chi.NewRouter(), kept: answers, lookout: &lookout{look: c.Reader.AsOf}, headings: newHeadings()}
 	s.pages = s.explorer()
 	if s.Watch != nil {
 		s.router.Use(s.Watch)

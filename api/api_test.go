@@ -556,6 +556,7 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t).furnish()
 	d := w.seal(w.grant(house), house)
+	d.later(8)
 	w.grant(honest)
 	for look := range 5 {
 		w.pass(1e9)
@@ -569,6 +570,7 @@ func TestPages(t *testing.T) {
 	}{
 		{"/consents?limit=1", "id", 2},
 		{"/consents/" + d.consent + "/shops?limit=7&phase=sealed", "slot", 24},
+		{"/consents/" + d.consent + "/days?limit=3", "day", 9},
 		{"/findings?limit=2&agent=build:demo&verdict=consistent", "look", 5},
 	} {
 		var seen []any
@@ -593,6 +595,48 @@ func TestPages(t *testing.T) {
 		if len(seen) != c.want || len(unique) != c.want {
 			t.Errorf("%s: saw %v, want %d different ones", c.path, seen, c.want)
 		}
+	}
+}
+
+// The answer about a consent has its latest days and says where all are, each of which has
+// an answer of its own that is the same.
+func TestDays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).furnish()
+	d := w.seal(w.grant(house), house)
+	d.later(8)
+	path := root + "/consents/" + d.consent
+	c := w.get(path)
+	latest, _ := c["plans"].([]any)
+	if len(latest) != 7 || c["days"] != "https://karatum.com"+path+"/days" {
+		t.Errorf("a consent with nine days has %d of them, and says that all are at %v", len(latest), c["days"])
+	}
+	all, _ := w.get(path + "/days")["items"].([]any)
+	if len(all) != 9 {
+		t.Fatalf("%d days are listed, want 9", len(all))
+	}
+	if diff := cmp.Diff(all[2:], latest); diff != "" {
+		t.Errorf("the latest days differ in the list and in the consent (-list +consent):\n%s", diff)
+	}
+	for _, listed := range all {
+		one, _ := listed.(map[string]any)
+		if diff := cmp.Diff(one, w.get(fmt.Sprintf("%s/days/%v", path, one["day"]))); diff != "" {
+			t.Errorf("a day differs in the list and alone (-list +alone):\n%s", diff)
+		}
+	}
+	slots := w.object(w.do(http.MethodGet, path+"/shops?limit=1", "").body)
+	for absent, status := range map[string]int{
+		"/days/1":        http.StatusNotFound,
+		"/days/tomorrow": http.StatusUnprocessableEntity,
+		"/days?limit=31": http.StatusUnprocessableEntity,
+		"/days?cursor=" + slots["nextCursor"].(string): http.StatusUnprocessableEntity,
+	} {
+		if a := w.do(http.MethodGet, path+absent, ""); a.status != status {
+			t.Errorf("GET %s%s: %d, want %d", path, absent, a.status, status)
+		}
+	}
+	if a := w.do(http.MethodGet, root+"/consents/cns_aaaaaaaaaaaaaaaaaaaa/days", ""); a.status != http.StatusNotFound {
+		t.Errorf("the days of no consent are answered with %d", a.status)
 	}
 }
 

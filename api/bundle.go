@@ -8,9 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
@@ -120,52 +124,57 @@ func (s *server) writeBundle(ctx context.Context, w io.Writer, scope bundleScope
 	if err != nil {
 		return err
 	}
-	documents, err := documentsOf(signed.Payload)
+	return s.Ledger.View(ctx, func(v *publiclog.View) error {
+		return s.writeBundleOf(ctx, v, w, signed.Payload, scope, begin)
+	})
+}
+
+// writeBundleOf writes a bundle as of a view of the log.
+func (s *server) writeBundleOf(ctx context.Context, v *publiclog.View, w io.Writer, signed consent.Payload, scope bundleScope, begin func(publiclog.Head)) error {
+	documents, err := documentsOf(signed)
 	if err != nil {
 		return err
 	}
-	return s.Ledger.View(ctx, func(v *publiclog.View) error {
-		indexes, commits, err := selected(ctx, v, scope, signed.Payload.Agent)
+	indexes, commits, err := s.selected(ctx, v, scope, signed.Agent)
+	if err != nil {
+		return err
+	}
+	rolled, batches, err := s.rolled(ctx, v, commits)
+	if err != nil {
+		return err
+	}
+	indexes = append(indexes, batches...)
+	slices.Sort(indexes)
+	begin(v.Head)
+	b, err := verify.NewBundleWriter(w, v.Note, v.Key, documents, rolled)
+	if err != nil {
+		return err
+	}
+	var shown []shownSlot
+	for p, err := range v.Proven(ctx, indexes) {
 		if err != nil {
 			return err
 		}
-		rolled, batches, err := s.rolled(ctx, v, commits)
+		r, e, err := read(p.Leaf)
 		if err != nil {
 			return err
 		}
-		indexes = append(indexes, batches...)
-		slices.Sort(indexes)
-		begin(v.Head)
-		b, err := verify.NewBundleWriter(w, v.Note, v.Key, documents, rolled)
-		if err != nil {
+		if err := b.Record(verify.Proven{Index: p.Leaf.Index, Path: p.Path, Prev: p.Leaf.Prev, Record: r}); err != nil {
 			return err
 		}
-		var shown []shownSlot
-		for p, err := range v.Proven(ctx, indexes) {
-			if err != nil {
-				return err
-			}
-			r, e, err := read(p.Leaf)
-			if err != nil {
-				return err
-			}
-			if err := b.Record(verify.Proven{Index: p.Leaf.Index, Path: p.Path, Prev: p.Leaf.Prev, Record: r}); err != nil {
-				return err
-			}
-			shown = shownWith(shown, r.Stream, e)
+		shown = shownWith(shown, r.Stream, e)
+	}
+	for _, slot := range shown {
+		if err := s.writeReply(ctx, b, slot); err != nil {
+			return err
 		}
-		for _, slot := range shown {
-			if err := s.writeReply(ctx, b, slot); err != nil {
-				return err
-			}
+	}
+	for _, slot := range shown {
+		if err := s.writeSession(ctx, b, slot); err != nil {
+			return err
 		}
-		for _, slot := range shown {
-			if err := s.writeSession(ctx, b, slot); err != nil {
-				return err
-			}
-		}
-		return b.Close()
-	})
+	}
+	return b.Close()
 }
 
 // A shownSlot is a slot that is revealed, with what lies beside the log of it.
@@ -234,26 +243,33 @@ func (s *server) salted(ctx context.Context, key string) (salt domain.Hash, body
 
 // documentsOf returns the terms and the identities that a consent names, as far as this
 // build has them.
-func documentsOf(p consent.Payload) (documents [][]byte, err error) {
-	for _, d := range []struct {
-		named domain.Hash
-		of    any
-	}{{p.TermsHash, terms.Current().Terms}, {p.PoolHash, identity.Pool()}} {
-		text, err := domain.Canonical(d.of)
-		if err != nil {
-			return nil, err
-		}
-		if domain.Sum(text) == d.named {
-			documents = append(documents, text)
+func documentsOf(p consent.Payload) (named [][]byte, err error) {
+	own, err := ownDocuments()
+	for _, text := range own {
+		if hash := domain.Sum(text); hash == p.TermsHash || hash == p.PoolHash {
+			named = append(named, text)
 		}
 	}
-	return documents, nil
+	return named, err
 }
+
+// ownDocuments returns the terms and the identities of this build.
+var ownDocuments = sync.OnceValues(func() ([][]byte, error) {
+	terms, err := domain.Canonical(terms.Current().Terms)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := domain.Canonical(identity.Pool())
+	return [][]byte{terms, pool}, err
+})
+
+// catalog has every event of the ledger.
+var catalog = sync.OnceValue(commands.Catalog)
 
 // read returns a leaf as a record and its event.
 func read(l publiclog.Leaf) (r ledger.Record, e domain.Event, err error) {
 	if err = json.Unmarshal(l.Record, &r); err == nil {
-		e, err = commands.Catalog().Decode(r.Type, r.Data)
+		e, err = catalog().Decode(r.Type, r.Data)
 	}
 	if err != nil {
 		err = fmt.Errorf("read leaf %d: %w", l.Index, err)
@@ -267,51 +283,55 @@ const capDays = 6
 // selected returns the leaves that a bundle holds: the consents of the agent, the plans
 // in scope and those of the six days before, the slots, and their seals. Commits are
 // those of the slots, and the roots of the seals that reveals name.
-func selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref agent.Ref) (indexes []uint64, commits []domain.Hash, err error) {
-	covered := false
-	var granted []consent.Granted
-	if err := eachOf(ctx, v, consent.StreamOf(ref), func(index uint64, e domain.Event) {
-		indexes = append(indexes, index)
-		switch e := e.(type) {
-		case consent.Granted:
-			granted = append(granted, e)
-			covered = covered || e.Consent == scope.consent
-		case consent.Refused:
-			covered = covered || e.Consent == scope.consent
-		}
-	}); err != nil {
+func (s *server) selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref agent.Ref) (indexes []uint64, commits []domain.Hash, err error) {
+	consents, err := s.headings.of(ctx, v, consent.StreamOf(ref))
+	if err != nil {
 		return nil, nil, err
+	}
+	covered, own := false, -1
+	for i, h := range consents {
+		indexes = append(indexes, h.index)
+		if h.consent == scope.consent {
+			covered = true
+			if h.granted {
+				own = i
+			}
+		}
 	}
 	if !covered {
 		return nil, nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", scope.consent, domain.ErrNotFound)
 	}
-	own := slices.IndexFunc(granted, func(g consent.Granted) bool { return g.Consent == scope.consent })
 	if own < 0 {
 		return indexes, nil, nil // it was refused
 	}
 	from, to := scope.day, scope.day
 	if scope.whole() {
-		from, to = granted[own].Payload.FirstDay, granted[own].Payload.LastDay
+		from, to = consents[own].from, consents[own].to
 	}
 	var slots []ledger.Stream
-	for _, g := range granted {
-		if err := eachOf(ctx, v, plan.StreamOf(g.Consent), func(index uint64, e domain.Event) {
-			day, sealed := dayOf(e)
-			if day < from-min(capDays, from) || day > to {
-				return
-			}
-			indexes = append(indexes, index)
-			if sealed && g.Consent == scope.consent && day >= from {
-				slots = append(slots, slotsOf(scope, day)...)
-			}
-		}); err != nil {
+	for _, c := range consents {
+		if !c.granted {
+			continue
+		}
+		plans, err := s.headings.of(ctx, v, plan.StreamOf(c.consent))
+		if err != nil {
 			return nil, nil, err
 		}
+		for _, h := range plans {
+			if h.from < from-min(capDays, from) || h.from > to {
+				continue
+			}
+			indexes = append(indexes, h.index)
+			if h.planned && c.consent == scope.consent && h.from >= from {
+				slots = append(slots, slotsOf(scope, h.from)...)
+			}
+		}
 	}
-	found, err := v.Indexes(ctx, slots)
+	places, err := v.Indexes(ctx, slots)
 	if err != nil {
 		return nil, nil, err
 	}
+	found := slices.Sorted(joined(places))
 	if scope.shop != "" && len(found) == 0 {
 		return nil, nil, fmt.Errorf("the signed log does not cover the slot %s yet: %w", scope.shop, domain.ErrNotFound)
 	}
@@ -320,43 +340,66 @@ func selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref age
 		return nil, nil, err
 	}
 	indexes = append(indexes, found...)
-	err = eachOf(ctx, v, seal.StreamOf(scope.consent), func(index uint64, e domain.Event) {
+	seals, err := sealsOf(ctx, v, scope, consents[own].from, hours)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, l := range seals {
+		_, e, err := read(l)
+		if err != nil {
+			return nil, nil, err
+		}
 		sealed, ok := e.(seal.Sealed)
 		if ok && hours[sealed.Hour] {
 			commits = append(commits, sealed.Root)
 		}
 		if ok && (scope.whole() || hours[sealed.Hour]) {
-			indexes = append(indexes, index)
+			indexes = append(indexes, l.Index)
 		}
-	})
-	return indexes, commits, err
+	}
+	return indexes, commits, nil
 }
 
-// eachOf calls f with all events of a stream and where they are.
-func eachOf(ctx context.Context, v *publiclog.View, s ledger.Stream, f func(index uint64, e domain.Event)) error {
-	leaves, err := v.Stream(ctx, s)
-	if err != nil {
-		return err
+// joined yields the places of all streams.
+func joined(places map[ledger.Stream][]uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for _, of := range places {
+			for _, index := range of {
+				if !yield(index) {
+					return
+				}
+			}
+		}
 	}
-	for _, l := range leaves {
-		_, e, err := read(l)
+}
+
+// sealsOf returns seals of a consent whose first day is given: all that are in scope, and
+// others maybe.
+func sealsOf(ctx context.Context, v *publiclog.View, scope bundleScope, firstDay uint32, hours map[uint64]bool) ([]publiclog.Leaf, error) {
+	stream := seal.StreamOf(scope.consent)
+	if scope.whole() {
+		return v.Stream(ctx, stream, 1, math.MaxInt32)
+	}
+	named := slices.Sorted(maps.Keys(hours))
+	for i, hour := range named {
+		version, err := verify.FindSeal(firstDay, hour, func(version uint64) (uint64, error) {
+			leaves, err := v.Stream(ctx, stream, version, 1)
+			if err != nil || len(leaves) == 0 {
+				return 0, err
+			}
+			_, e, err := read(leaves[0])
+			sealed, _ := e.(seal.Sealed)
+			return sealed.Hour, err
+		})
+		if errors.Is(err, domain.ErrNotFound) {
+			continue
+		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		f(l.Index, e)
+		return v.Stream(ctx, stream, version, int(named[len(named)-1]-named[i])+1) //nolint:gosec // within a day and the next
 	}
-	return nil
-}
-
-// dayOf returns the day that an event of a plan is about, and whether it seals it.
-func dayOf(e domain.Event) (day uint32, sealed bool) {
-	switch e := e.(type) {
-	case plan.Sealed:
-		return e.Day, true
-	case plan.Opened:
-		return e.Day, false
-	}
-	return 0, false
+	return nil, nil
 }
 
 // slotsOf returns the streams of the slots of a day that are in scope.
@@ -398,43 +441,31 @@ func committed(ctx context.Context, v *publiclog.View, slots []uint64) (hours ma
 // leaves of what it has of these batches, of those before them, which they go on behind,
 // and of the first one, which tells since when there are batches.
 func (s *server) rolled(ctx context.Context, v *publiclog.View, commits []domain.Hash) (list []verify.Rolled, indexes []uint64, err error) {
-	known := make(map[uint64][]uint64)
-	leaves := func(n uint64) ([]uint64, error) {
-		if of, ok := known[n]; ok || n == 0 {
-			return of, nil
-		}
-		of, err := v.Indexes(ctx, []ledger.Stream{batch.StreamOf(n)})
-		if err == nil {
-			known[n] = of
-		}
-		return of, err
+	proofs, err := s.Reader.CommitProofs(ctx, commits)
+	if err != nil {
+		return nil, nil, err
 	}
-	slices.SortFunc(commits, func(a, b domain.Hash) int { return bytes.Compare(a[:], b[:]) })
-	for _, commit := range slices.Compact(commits) {
-		p, err := s.Reader.CommitProof(ctx, commit)
-		if errors.Is(err, domain.ErrNotFound) || err == nil && p.Batch == nil {
-			continue
+	var streams []ledger.Stream
+	for _, p := range proofs {
+		if p.Batch != nil {
+			streams = append(streams, batch.StreamOf(p.Batch.Batch), batch.StreamOf(p.Batch.Batch-1), batch.StreamOf(1))
 		}
-		if err != nil {
-			return nil, nil, err
+	}
+	slices.Sort(streams)
+	places, err := v.Indexes(ctx, slices.Compact(streams))
+	if err != nil {
+		return nil, nil, err
+	}
+	shown := make(map[ledger.Stream][]uint64)
+	for commit, p := range proofs {
+		if p.Batch == nil || len(places[batch.StreamOf(p.Batch.Batch)]) == 0 {
+			continue
 		}
 		n := p.Batch.Batch
-		own, err := leaves(n)
-		if err != nil {
-			return nil, nil, err
-		}
-		if len(own) == 0 {
-			continue
-		}
-		for _, other := range []uint64{n - 1, 1} {
-			if _, err := leaves(other); err != nil {
-				return nil, nil, err
-			}
+		for _, of := range []uint64{n, n - 1, 1} {
+			shown[batch.StreamOf(of)] = places[batch.StreamOf(of)]
 		}
 		list = append(list, verify.Rolled{Batch: n, Commit: commit, Index: p.Index, Path: p.Path})
 	}
-	for _, of := range known {
-		indexes = append(indexes, of...)
-	}
-	return list, indexes, nil
+	return list, slices.Collect(joined(shown)), nil
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -109,7 +110,8 @@ type consentBody struct {
 	OwnerNonce  domain.Hash       `json:"ownerNonce,omitzero" doc:"Opens the owner's commitment in the message."`
 	Revocation  *revocation       `json:"revocation,omitempty" doc:"What the owner signed to revoke it."`
 	Proofs      []proof           `json:"proofs"`
-	Plans       []planBody        `json:"plans" doc:"So far, by day."`
+	Plans       []planBody        `json:"plans" doc:"Of the latest days, seven at most, by day."`
+	Days        string            `json:"days" format:"uri" doc:"Where all days are."`
 	Finding     *findingBody      `json:"finding,omitempty" doc:"The latest."`
 }
 
@@ -134,6 +136,20 @@ func (k consentKey) valid() bool { return consentID.MatchString(k.ID) }
 
 func (s *server) registerConsents(api huma.API) {
 	huma.Register(api, get("list-consents", "/consents", "All consents ever signed"), s.listConsents)
+	huma.Register(api, get("list-days", "/consents/{id}/days", "The days of a consent: what was committed to, and what was opened", 404), s.listDays)
+	type dayInput struct {
+		ID  string `path:"id" pattern:"^cns_[a-z2-7]{20}$" example:"cns_mfzwizlsmjrxg43vmvzc"`
+		Day uint32 `path:"day" minimum:"1" maximum:"2932896" doc:"UTC day number: days since 1970-01-01."`
+	}
+	type dayOutput struct{ Body planBody }
+	huma.Register(api, get("get-day", "/consents/{id}/days/{day}", "One day of a consent", 404),
+		func(ctx context.Context, in *dayInput) (*dayOutput, error) {
+			p, err := s.Reader.Plan(ctx, in.ID, in.Day)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return &dayOutput{planOf(p)}, nil
+		})
 	type input struct {
 		ID string `path:"id" pattern:"^cns_[a-z2-7]{20}$" example:"cns_mfzwizlsmjrxg43vmvzc"`
 	}
@@ -193,6 +209,55 @@ func (s *server) summaryOf(c projections.Consent) ConsentSummary {
 	return b
 }
 
+type daysInput struct {
+	ID     string `path:"id" pattern:"^cns_[a-z2-7]{20}$" example:"cns_mfzwizlsmjrxg43vmvzc"`
+	Cursor string `query:"cursor" maxLength:"400" doc:"From nextCursor of the page before."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"30" default:"10"`
+}
+
+type daysOutput struct {
+	Link string `header:"Link" doc:"The next page (RFC 8288)."`
+	Body struct {
+		Mark
+		Items []planBody `json:"items" doc:"By day."`
+		Next  string     `json:"nextCursor,omitempty" doc:"Absent on the last page."`
+	}
+}
+
+// A dayKey is a place in the list of a consent's days. Its field has a name that no other
+// key has, so that no cursor is taken for one of another list.
+type dayKey struct {
+	DayBefore uint32
+}
+
+func (k dayKey) valid() bool { return k.DayBefore > 0 }
+
+func (s *server) listDays(ctx context.Context, in *daysInput) (*daysOutput, error) {
+	after, err := decodeCursor[dayKey](in.Cursor)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	c, err := s.Reader.Consent(ctx, in.ID)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	q := projections.PlanQuery{Consent: in.ID, Limit: in.Limit + 1}
+	if after != nil {
+		q.After = after.DayBefore
+	}
+	list, err := s.Reader.Plans(ctx, q)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	list, next, err := pageOf(list, in.Limit, func(p projections.Plan) any { return dayKey{p.Day} })
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	out := &daysOutput{Link: nextLink("/consents/"+in.ID+"/days", next, in.Limit, nil)}
+	out.Body.Mark, out.Body.Items, out.Body.Next = markOf(c.Demo), plansOf(list), next
+	return out, nil
+}
+
 func (s *server) consentURL(id string) string { return s.PublicURL + root + "/consents/" + id }
 
 func (s *server) consent(ctx context.Context, id string) (b consentBody, err error) {
@@ -223,14 +288,12 @@ func (s *server) consent(ctx context.Context, id string) (b consentBody, err err
 	for i, p := range proofs {
 		b.Proofs[i] = proof{p.Endpoint, string(p.Kind), p.URL, p.Proven, string(p.Method), p.Reason, moment(p.Since)}
 	}
-	plans, err := s.Reader.Plans(ctx, id)
+	plans, err := s.Reader.Plans(ctx, projections.PlanQuery{Consent: id, Latest: true, Limit: latestPlans})
 	if err != nil {
 		return b, err
 	}
-	b.Plans = make([]planBody, len(plans))
-	for i, p := range plans {
-		b.Plans[i] = planOf(p)
-	}
+	slices.Reverse(plans)
+	b.Plans, b.Days = plansOf(plans), s.consentURL(id)+"/days"
 	f, err := s.Reader.LatestFinding(ctx, id)
 	if err != nil || f == nil {
 		return b, err
@@ -238,6 +301,17 @@ func (s *server) consent(ctx context.Context, id string) (b consentBody, err err
 	found, err := s.findingOf(ctx, *f)
 	b.Finding = &found
 	return b, err
+}
+
+// latestPlans is how many days stand in the answer about a consent itself.
+const latestPlans = 7
+
+func plansOf(list []projections.Plan) []planBody {
+	plans := make([]planBody, len(list))
+	for i, p := range list {
+		plans[i] = planOf(p)
+	}
+	return plans
 }
 
 func planOf(p projections.Plan) planBody {

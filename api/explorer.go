@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/karatum/mystery/api/explorer"
 	"github.com/karatum/mystery/api/explorer/checker"
@@ -20,7 +21,7 @@ import (
 // rest of the interface.
 func (s *server) explorer() *explorer.Pages {
 	return explorer.New(explorer.Config{
-		Reader: s.Reader, Ledger: s.Ledger, Owners: owners{s}, PublicURL: s.PublicURL, Now: s.Now, Facts: s.Facts, JSON: s.router,
+		Reader: &standing{Reader: s.Reader, lookout: s.lookout}, Ledger: s.Ledger, Owners: owners{s}, PublicURL: s.PublicURL, Now: s.Now, Facts: s.Facts, JSON: s.router,
 		Checker: checker.Built(),
 		Verify:  s.verifyShop,
 		Reply: func(ctx context.Context, p projections.Shop) ([]byte, error) {
@@ -48,6 +49,43 @@ func (s *server) explorer() *explorer.Pages {
 			return problemPage(ctx, p)
 		},
 	})
+}
+
+// A standing is a reader that remembers how the programme stands, which every page shows,
+// for as long as the read models do not move.
+type standing struct {
+	projections.Reader
+
+	lookout *lookout
+
+	mu     sync.Mutex
+	asOf   projections.AsOf
+	status *projections.Status // nil before the first time; is not changed any more
+}
+
+// Programme implements [explorer.Reader].
+func (s *standing) Programme(ctx context.Context) (projections.Status, error) {
+	before, err := s.lookout.AsOf(ctx)
+	if err != nil {
+		return projections.Status{}, err
+	}
+	s.mu.Lock()
+	asOf, status := s.asOf, s.status
+	s.mu.Unlock()
+	if status != nil && asOf == before {
+		return *status, nil
+	}
+	read, err := s.Reader.Programme(ctx)
+	if err != nil {
+		return read, err
+	}
+	after, err := s.lookout.AsOf(ctx)
+	if err == nil && after == before {
+		s.mu.Lock()
+		s.asOf, s.status = before, &read
+		s.mu.Unlock()
+	}
+	return read, err
 }
 
 // passportPage returns the passport of an agent as its page shows it.

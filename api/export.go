@@ -48,6 +48,9 @@ var lists = map[string]list{
 	root + "/consents": {"consents", 100, []string{
 		"id", "demo", "agent", "owner", "state", "cause", "reason", "grantedAt", "refusedAt", "overAt", "firstDate", "lastDate", "url",
 	}},
+	root + "/consents/{id}/days": {"days", 30, []string{
+		"day", "date", "planned", "sealedAt", "eligibleHash", "opened.at", "opened.key", "opened.cap", "opened.count",
+	}},
 	root + "/consents/{id}/shops": {"shops", 240, []string{
 		"id", "demo", "consent", "day", "slot", "phase", "commit", "task.template", "task.family", "task.endpoint", "task.sendAt", "task.state",
 		"task.outcome", "task.latencyMs", "task.revealedAt",

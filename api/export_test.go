@@ -53,8 +53,8 @@ func TestEveryListIsExported(t *testing.T) {
 		}
 		n++
 		path := listPath.Replace(template)
-		if strings.HasSuffix(template, "/shops") {
-			path = root + "/consents/" + id + "/shops"
+		if strings.HasPrefix(template, root+"/consents/{id}/") {
+			path = strings.Replace(template, "{id}", id, 1)
 		}
 		if strings.HasSuffix(template, "/streams/{category}/{id}") {
 			path = "/v1/ledger/streams/consent/" + strings.TrimPrefix(id, "cns_")

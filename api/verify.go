@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/karatum/mystery/domain"
-	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/verify"
@@ -78,10 +78,11 @@ func (s *server) registerVerify(api huma.API) {
 		})
 }
 
-// verifyShop checks a slot from the very answers that a stranger would ask for.
+// verifyShop checks a slot from the very answers that a stranger would ask for. What comes
+// from the public log is of one view of it.
 func (s *server) verifyShop(ctx context.Context, id string) (*verify.ShopReport, error) {
 	unprefixed, _, _ := strings.Cut(strings.TrimPrefix(id, "shp_"), "_")
-	consent, err := s.consent(ctx, "cns_"+unprefixed)
+	signed, err := s.consent(ctx, "cns_"+unprefixed)
 	if err != nil {
 		return nil, err
 	}
@@ -89,27 +90,51 @@ func (s *server) verifyShop(ctx context.Context, id string) (*verify.ShopReport,
 	if err != nil {
 		return nil, err
 	}
-	leaves, _, err := s.Ledger.Stream(ctx, shop.StreamOf(id), 0, 10)
-	if err != nil && !errors.Is(err, domain.ErrNotFound) {
+	day, err := s.Reader.Plan(ctx, body.Consent, body.Day)
+	if err != nil {
 		return nil, err
 	}
 	var a verify.Answers
 	for _, part := range []struct {
 		into *[]byte
 		of   any
-	}{{&a.Consent, consent}, {&a.Shop, body}, {&a.Stream, leavesOf(leaves, publiclog.Head{}).Body}} {
+	}{{&a.Consent, signed}, {&a.Day, planOf(day)}, {&a.Shop, body}, {&a.Stream, leavesOf(nil, publiclog.Head{}).Body}} {
 		if *part.into, err = json.Marshal(part.of); err != nil {
 			return nil, err
 		}
 	}
-	seals := seal.StreamOf(body.Consent)
-	if a.Seal, err = verify.SealOf(a, func(version uint64) ([]byte, error) { return s.leaf(ctx, seals, version) }); err != nil {
-		return nil, err
-	}
-	if a.Bundle, err = s.bundle(ctx, shopScope(body.ShopSummary)); err != nil {
+	err = s.Ledger.View(ctx, func(v *publiclog.View) error { return s.answerFromLog(ctx, v, &a, signed, shopScope(body.ShopSummary)) })
+	if err != nil && !errors.Is(err, domain.ErrNotFound) { // nothing is signed yet
 		return nil, err
 	}
 	return verify.Shop(a)
+}
+
+// answerFromLog adds what the public log answers about a slot.
+func (s *server) answerFromLog(ctx context.Context, v *publiclog.View, a *verify.Answers, signed consentBody, scope bundleScope) error {
+	leaves, err := v.Stream(ctx, shop.StreamOf(scope.shop), 1, 10)
+	if err != nil {
+		return err
+	}
+	if a.Stream, err = json.Marshal(leavesOf(leaves, publiclog.Head{}).Body); err != nil {
+		return err
+	}
+	a.Seal, err = verify.SealOf(*a, func(version uint64) ([]byte, error) {
+		leaves, err := v.Stream(ctx, seal.StreamOf(scope.consent), version, 1)
+		if err != nil || len(leaves) == 0 {
+			return nil, err
+		}
+		return json.Marshal(recordOf(leaves[0]))
+	})
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := s.writeBundleOf(ctx, v, &out, signed.Payload, scope, func(publiclog.Head) {}); err != nil {
+		return err // [domain.ErrNotFound] if the log does not cover the slot yet
+	}
+	a.Bundle = out.Bytes()
+	return nil
 }
 
 // verifyDay checks a day from the very bundle that a stranger would ask for.
@@ -129,16 +154,4 @@ func (s *server) verifyDay(ctx context.Context, consent string, day uint32) (*ve
 		return nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", consent, domain.ErrNotFound)
 	}
 	return verify.DayOf(data, consent, day)
-}
-
-// leaf returns a record of a stream, nil if the log does not have it.
-func (s *server) leaf(ctx context.Context, stream ledger.Stream, version uint64) ([]byte, error) {
-	leaves, _, err := s.Ledger.Stream(ctx, stream, version, 1)
-	if errors.Is(err, domain.ErrNotFound) || err == nil && len(leaves) == 0 {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(recordOf(leaves[0]))
 }

@@ -145,6 +145,51 @@ func afterLink(path, cursor string, limit int, filters url.Values) string {
 	return fmt.Sprintf(`<%s%s?%s>; rel="next"`, ledgerRoot, path, q.Encode())
 }
 
+// A witnessedPage is a page of what producers tell of.
+type witnessedPage[S any] struct {
+	Proven
+	items      []S
+	next, link string
+}
+
+// A witnessQuery is what a page is made from: what began within the first Size records, the
+// latest first, behind a place.
+type witnessQuery struct {
+	size  uint64
+	agent agent.Ref
+	after *projections.Place
+	limit int
+}
+
+// listWitnessed makes a page of a list. read answers a query of it, and shown says where an
+// item stands and how it is shown.
+func listWitnessed[T, S any](
+	ctx context.Context, s *server, path string, in WitnessPage, filters url.Values,
+	read func(context.Context, witnessQuery) ([]T, error), place func(T) projections.Place, shown func(T) S,
+) (p witnessedPage[S], err error) {
+	ref, after, err := in.read()
+	if err != nil {
+		return p, s.fail(ctx, err)
+	}
+	h, err := s.Ledger.Head(ctx)
+	if err != nil {
+		return p, s.failLedger(ctx, err)
+	}
+	list, err := read(ctx, witnessQuery{h.Size, ref, after, in.Limit + 1})
+	if err != nil {
+		return p, s.fail(ctx, err)
+	}
+	list, next, err := pageOf(list, in.Limit, func(one T) any { return placeKey(place(one)) })
+	if err != nil {
+		return p, s.fail(ctx, err)
+	}
+	p = witnessedPage[S]{Proven: Proven{h.Size}, items: make([]S, len(list)), next: next, link: afterLink(path, next, in.Limit, filters)}
+	for i, one := range list {
+		p.items[i] = shown(one)
+	}
+	return p, nil
+}
+
 type shieldCasesOutput struct {
 	Proven
 	Link string `header:"Link" doc:"The next page (RFC 8288)."`
@@ -155,27 +200,15 @@ type shieldCasesOutput struct {
 }
 
 func (s *server) listShieldCases(ctx context.Context, in *WitnessPage) (*shieldCasesOutput, error) {
-	ref, after, err := in.read()
+	p, err := listWitnessed(ctx, s, "/shield/cases", *in, url.Values{"agent": {in.Agent}},
+		func(ctx context.Context, q witnessQuery) ([]projections.ShieldCase, error) {
+			return s.Reader.ShieldCases(ctx, projections.ShieldQuery{Size: q.size, Agent: q.agent, After: q.after, Limit: q.limit})
+		}, func(c projections.ShieldCase) projections.Place { return projections.Place{At: c.Opened, ID: c.ID} }, shieldOf)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, err
 	}
-	h, err := s.Ledger.Head(ctx)
-	if err != nil {
-		return nil, s.failLedger(ctx, err)
-	}
-	cases, err := s.Reader.ShieldCases(ctx, projections.ShieldQuery{Size: h.Size, Agent: ref, After: after, Limit: in.Limit + 1})
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	cases, next, err := pageOf(cases, in.Limit, func(c projections.ShieldCase) any { return placeKey{c.Opened, c.ID} })
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out := &shieldCasesOutput{Proven: Proven{h.Size}, Link: afterLink("/shield/cases", next, in.Limit, url.Values{"agent": {in.Agent}})}
-	out.Body.Items, out.Body.Next = make([]AttackCase, len(cases)), next
-	for i, c := range cases {
-		out.Body.Items[i] = shieldOf(c)
-	}
+	out := &shieldCasesOutput{Proven: p.Proven, Link: p.link}
+	out.Body.Items, out.Body.Next = p.items, p.next
 	return out, nil
 }
 
@@ -222,27 +255,15 @@ type sessionsOutput struct {
 }
 
 func (s *server) listSessions(ctx context.Context, in *sessionsInput) (*sessionsOutput, error) {
-	ref, after, err := in.read()
+	p, err := listWitnessed(ctx, s, "/sessions", in.WitnessPage, url.Values{"agent": {in.Agent}, "kind": {in.Kind}},
+		func(ctx context.Context, q witnessQuery) ([]projections.Session, error) {
+			return s.Reader.Sessions(ctx, projections.SessionQuery{Size: q.size, Agent: q.agent, Kind: session.Kind(in.Kind), After: q.after, Limit: q.limit})
+		}, func(c projections.Session) projections.Place { return projections.Place{At: c.Opened, ID: c.ID} }, sessionOf)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, err
 	}
-	h, err := s.Ledger.Head(ctx)
-	if err != nil {
-		return nil, s.failLedger(ctx, err)
-	}
-	list, err := s.Reader.Sessions(ctx, projections.SessionQuery{Size: h.Size, Agent: ref, Kind: session.Kind(in.Kind), After: after, Limit: in.Limit + 1})
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	list, next, err := pageOf(list, in.Limit, func(c projections.Session) any { return placeKey{c.Opened, c.ID} })
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out := &sessionsOutput{Proven: Proven{h.Size}, Link: afterLink("/sessions", next, in.Limit, url.Values{"agent": {in.Agent}, "kind": {in.Kind}})}
-	out.Body.Items, out.Body.Next = make([]AgentSession, len(list)), next
-	for i, c := range list {
-		out.Body.Items[i] = sessionOf(c)
-	}
+	out := &sessionsOutput{Proven: p.Proven, Link: p.link}
+	out.Body.Items, out.Body.Next = p.items, p.next
 	return out, nil
 }
 

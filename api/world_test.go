@@ -46,6 +46,7 @@ type world struct {
 	log     *memory.Log
 	service *commands.Service
 	runner  *projections.Runner
+	config  api.Config
 	handler http.Handler
 	logged  *lines
 	hosts   hosts
@@ -177,14 +178,15 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.service.Admission, w.service.ConsentHosts = &tables.Admission{Pool: pool}, projections.Reader{Pool: pool}
-	w.handler = api.New(api.Config{
+	w.config = api.Config{
 		Service: w.service, Reader: projections.Reader{Pool: pool}, Ledger: publiclog.Reader{Pool: pool}, Bodies: w.bodies, PublicURL: "https://karatum.com",
 		Producers: w.service, Counted: w.counted,
 		CatchUp: w.runner.CatchUp, Written: (&projections.Tally{Runner: w.runner}).Public, Logger: slog.New(slog.NewTextHandler(w.logged, nil)), Now: w.clock,
 		Facts: explorer.Facts{
 			Abuse: "mailto:abuse@karatum.com", Bot: "KaratumBot/1.0 (+https://karatum.com/bot)", TasksPerHost: 24, CheckEvery: time.Hour,
 		},
-	})
+	}
+	w.handler = api.New(w.config)
 	return w
 }
 
@@ -387,6 +389,19 @@ func (w *world) seal(id string, ref agent.Ref) day {
 		d.step(slot, shop.Commit{Consent: id, Day: d.day, Slot: slot, Commit: commit})
 	}
 	return d
+}
+
+// later plans so many days more, each behind the one before.
+func (d day) later(days uint32) {
+	d.t.Helper()
+	for n := range days {
+		sealed := plan.Sealed{Consent: d.consent, Day: d.day + n + 1, Eligible: domain.Sum([]byte("list"))}
+		for slot := range plan.Slots {
+			sealed.Commits[slot] = domain.Sum(fmt.Append(nil, sealed.Day, slot))
+		}
+		d.ok(d.service.Plan(d.t.Context(), d.meta(fmt.Sprint("seal ", sealed.Day)), d.consent, plan.Seal(sealed)))
+	}
+	d.ok(d.runner.CatchUp(d.t.Context()))
 }
 
 func (d day) shop(slot int) string { return plan.ShopID(d.consent, d.day, uint32(slot)) }

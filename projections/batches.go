@@ -204,51 +204,78 @@ type CommitProof struct {
 // CommitProof returns where a commit is, with its path. A commit that was never
 // made is a [domain.ErrNotFound].
 func (r Reader) CommitProof(ctx context.Context, commit domain.Hash) (CommitProof, error) {
+	proofs, err := r.CommitProofs(ctx, []domain.Hash{commit})
+	if err != nil {
+		return CommitProof{}, err
+	}
+	p, ok := proofs[commit]
+	if !ok {
+		return p, fmt.Errorf("there is no commit %s: %w", commit, domain.ErrNotFound)
+	}
+	return p, nil
+}
+
+// CommitProofs does what [Reader.CommitProof] does for many commits at once. Those that
+// were never made are not in what it returns.
+func (r Reader) CommitProofs(ctx context.Context, commits []domain.Hash) (map[domain.Hash]CommitProof, error) {
+	rows, err := r.Pool.Query(ctx, `
+		select c.commit, c.n - b.first, b.batch, `+batchColumns+`, array(
+			select substring(l.hashes from (32 * (((c.n - b.first) >> l.level) # 1) + 1)::int for 32)
+			from batch_levels l where l.batch = b.batch and length(l.hashes) > 32 order by l.level)
+		from batch_commits c left join lateral (
+			select * from batches where first <= c.n order by first desc limit 1) b on c.n < b.first + b.count
+		where c.commit = any($1)`, rawHashes(commits))
+	if err != nil {
+		return nil, err
+	}
 	var (
-		p                           CommitProof
-		b                           Batch
-		index                       *int64
+		commit                      []byte
+		index, number               *int64
 		final                       *bool
 		sealedAt                    *time.Time
 		sealed, submitted, attested []byte
 		path                        [][]byte
 	)
-	err := r.Pool.QueryRow(ctx, `
-		select c.n - b.first, `+batchColumns+`, array(
-			select substring(l.hashes from (32 * (((c.n - b.first) >> l.level) # 1) + 1)::int for 32)
-			from batch_levels l where l.batch = b.batch and length(l.hashes) > 32 order by l.level)
-		from batch_commits c left join lateral (
-			select * from batches where first <= c.n order by first desc limit 1) b on c.n < b.first + b.count
-		where c.commit = $1`, commit[:]).Scan(&index, &sealedAt, &sealed, &submitted, &attested, &final, &path)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return p, fmt.Errorf("there is no commit %s: %w", commit, domain.ErrNotFound)
-	case err != nil || index == nil:
-		return p, err
+	proofs, batches := make(map[domain.Hash]CommitProof, len(commits)), make(map[int64]*Batch)
+	_, err = pgx.ForEachRow(rows, []any{&commit, &index, &number, &sealedAt, &sealed, &submitted, &attested, &final, &path}, func() error {
+		var p CommitProof
+		if index != nil {
+			b := batches[*number]
+			if b == nil {
+				b = &Batch{SealedAt: *sealedAt, Final: *final}
+				if err := b.decode(sealed, submitted, attested); err != nil {
+					return err
+				}
+				batches[*number] = b
+			}
+			p.Batch, p.Index = b, uint64(*index) //nolint:gosec // not negative
+			for _, hash := range path {
+				p.Path = append(p.Path, domain.Hash(hash))
+			}
+		}
+		proofs[domain.Hash(commit)] = p
+		return nil
+	})
+	return proofs, err
+}
+
+// rawHashes are hashes as a query takes them.
+func rawHashes(hashes []domain.Hash) [][]byte {
+	raw := make([][]byte, len(hashes))
+	for i := range hashes {
+		raw[i] = hashes[i][:]
 	}
-	b.SealedAt, b.Final = *sealedAt, *final
-	if err := b.decode(sealed, submitted, attested); err != nil {
-		return p, err
-	}
-	p.Batch, p.Index = &b, uint64(*index) //nolint:gosec // not negative
-	for _, hash := range path {
-		p.Path = append(p.Path, domain.Hash(hash))
-	}
-	return p, nil
+	return raw
 }
 
 // Attested reports whether all of the commits, which are different ones, stand in
 // batches that are attested now.
 func (r Reader) Attested(ctx context.Context, commits []domain.Hash) (bool, error) {
-	raw := make([][]byte, len(commits))
-	for i := range commits {
-		raw[i] = commits[i][:]
-	}
 	var n int
 	err := r.Pool.QueryRow(ctx, `
 		select count(*) from batch_commits c join lateral (
 			select * from batches where first <= c.n order by first desc limit 1) b on c.n < b.first + b.count
-		where c.commit = any($1) and b.attested is not null`, raw).Scan(&n)
+		where c.commit = any($1) and b.attested is not null`, rawHashes(commits)).Scan(&n)
 	return n == len(commits), err
 }
 

@@ -74,10 +74,32 @@ type Plan struct {
 	OpenedAt time.Time
 }
 
+// A PlanQuery picks days of a consent. Its zero fields pick all.
+type PlanQuery struct {
+	Consent  string
+	After    uint32 // only days behind it
+	Before   uint32 // only days before it
+	Unopened bool   // only days that are not opened yet
+	Latest   bool   // the latest first
+	Limit    int
+}
+
+const planColumns = `consent, day, sealed, sealed_at, opened, opened_at`
+
 // Plans returns the plans of a consent by day.
-func (r Reader) Plans(ctx context.Context, consent string) ([]Plan, error) {
+func (r Reader) Plans(ctx context.Context, q PlanQuery) ([]Plan, error) {
 	return collect(ctx, r.Pool, scanPlan, `
-		select consent, day, sealed, sealed_at, opened, opened_at from plans where consent = $1 order by day`, consent)
+		select `+planColumns+` from plans
+		where consent = $1 and day > $2 and ($3::bigint = 0 or day < $3) and (not $4 or opened is null)
+		order by case when $5 then -day else day end limit $6`,
+		q.Consent, q.After, q.Before, q.Unopened, q.Latest, q.Limit)
+}
+
+// Plan returns the plan of a day of a consent, or [domain.ErrNotFound] for a day that was
+// neither planned nor opened.
+func (r Reader) Plan(ctx context.Context, consent string, day uint32) (Plan, error) {
+	return one(ctx, r.Pool, scanPlan, "plan of "+domain.DayString(day)+" under "+consent,
+		`select `+planColumns+` from plans where consent = $1 and day = $2`, consent, day)
 }
 
 // SurfaceOpened returns [domain.ErrNotFound] unless a day that is opened was made

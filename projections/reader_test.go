@@ -281,7 +281,7 @@ func TestPlans(t *testing.T) {
 	first, second := life(t, &h)
 	h.add(t, plan.StreamOf(first.consent), plan.Opened{Consent: first.consent, Day: 20516, Key: hash("k")}) // never planned
 	r, _ := read(t, &h)
-	got := must(r.Plans(t.Context(), first.consent))(t)
+	got := must(r.Plans(t.Context(), projections.PlanQuery{Consent: first.consent, Limit: 9}))(t)
 	if len(got) != 3 {
 		t.Fatalf("%d plans, want 3", len(got))
 	}
@@ -293,6 +293,31 @@ func TestPlans(t *testing.T) {
 	}
 	if p := got[2]; p.Sealed != nil || p.Opened == nil {
 		t.Errorf("the day without a plan is %+v", p)
+	}
+	for _, tt := range []struct {
+		query projections.PlanQuery
+		want  []uint32
+	}{
+		{projections.PlanQuery{Limit: 2}, []uint32{first.day, second.day}},
+		{projections.PlanQuery{After: first.day, Limit: 9}, []uint32{second.day, 20516}},
+		{projections.PlanQuery{Latest: true, Limit: 2}, []uint32{20516, second.day}},
+		{projections.PlanQuery{Latest: true, Before: 20516, Limit: 9}, []uint32{second.day, first.day}},
+		{projections.PlanQuery{Unopened: true, Limit: 9}, []uint32{second.day}},
+	} {
+		tt.query.Consent = first.consent
+		var days []uint32
+		for _, p := range must(r.Plans(t.Context(), tt.query))(t) {
+			days = append(days, p.Day)
+		}
+		if !slices.Equal(days, tt.want) {
+			t.Errorf("Plans(%+v) are of the days %v, want %v", tt.query, days, tt.want)
+		}
+	}
+	if p := must(r.Plan(t.Context(), first.consent, second.day))(t); p.Day != second.day || p.Sealed == nil {
+		t.Errorf("Plan = %+v", p)
+	}
+	if _, err := r.Plan(t.Context(), first.consent, second.day+20); !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("Plan of a day that was never planned: %v, want %v", err, domain.ErrNotFound)
 	}
 }
 

@@ -519,6 +519,21 @@ func (e ConsentSummaryState) Valid() bool {
 	}
 }
 
+// Defines values for DaysOutputBodyLabel.
+const (
+	DaysOutputBodyLabelDEMO DaysOutputBodyLabel = "DEMO"
+)
+
+// Valid indicates whether the value is a known member of the DaysOutputBodyLabel enum.
+func (e DaysOutputBodyLabel) Valid() bool {
+	switch e {
+	case DaysOutputBodyLabelDEMO:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DemoStatsLabel.
 const (
 	DemoStatsLabelDEMO DemoStatsLabel = "DEMO"
@@ -1539,6 +1554,27 @@ func (e ListConsentsParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for ListDaysParamsFormat.
+const (
+	ListDaysParamsFormatCsv    ListDaysParamsFormat = "csv"
+	ListDaysParamsFormatJson   ListDaysParamsFormat = "json"
+	ListDaysParamsFormatNdjson ListDaysParamsFormat = "ndjson"
+)
+
+// Valid indicates whether the value is a known member of the ListDaysParamsFormat enum.
+func (e ListDaysParamsFormat) Valid() bool {
+	switch e {
+	case ListDaysParamsFormatCsv:
+		return true
+	case ListDaysParamsFormatJson:
+		return true
+	case ListDaysParamsFormatNdjson:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListShopsParamsPhase.
 const (
 	ListShopsParamsPhasePad      ListShopsParamsPhase = "pad"
@@ -2086,6 +2122,9 @@ type ConsentBody struct {
 	// Cause What stood in its way, if it was refused.
 	Cause *ConsentBodyCause `json:"cause,omitempty"`
 
+	// Days Where all days are.
+	Days string `json:"days"`
+
 	// Demo True if this is about one of Karatum's own agents.
 	Demo      *bool              `json:"demo,omitempty"`
 	Finding   *FindingBody       `json:"finding,omitempty"`
@@ -2116,7 +2155,7 @@ type ConsentBody struct {
 	// PayloadHash SHA-256 of the canonical JSON (RFC 8785) of the payload.
 	PayloadHash string `json:"payloadHash"`
 
-	// Plans So far, by day.
+	// Plans Of the latest days, seven at most, by day.
 	Plans  []PlanBody `json:"plans"`
 	Proofs []Proof    `json:"proofs"`
 
@@ -2223,6 +2262,24 @@ type CorrectionBody struct {
 	By   []Approval `json:"by"`
 	Text string     `json:"text"`
 }
+
+// DaysOutputBody defines model for DaysOutputBody.
+type DaysOutputBody struct {
+	// Demo True if this is about one of Karatum's own agents.
+	Demo *bool `json:"demo,omitempty"`
+
+	// Items By day.
+	Items []PlanBody `json:"items"`
+
+	// Label DEMO where demo is true.
+	Label *DaysOutputBodyLabel `json:"label,omitempty"`
+
+	// NextCursor Absent on the last page.
+	NextCursor *string `json:"nextCursor,omitempty"`
+}
+
+// DaysOutputBodyLabel DEMO where demo is true.
+type DaysOutputBodyLabel string
 
 // DemoStats defines model for DemoStats.
 type DemoStats struct {
@@ -4097,6 +4154,34 @@ type GetConsentParams struct {
 	LedgerWait *LedgerWait `json:"Ledger-Wait,omitempty"`
 }
 
+// ListDaysParams defines parameters for ListDays.
+type ListDaysParams struct {
+	// Cursor From nextCursor of the page before.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *int64  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Format csv or ndjson: the whole list from the cursor on, without a limit. What an Accept of text/csv or application/x-ndjson asks for, this does by itself.
+	Format *ListDaysParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Wait Answer once the first so many public records can be read, or with 503 if that takes more than five seconds. What Ledger-Size says in the answer to a write makes sure that this reading shows it.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// LedgerWait As the parameter wait.
+	LedgerWait *LedgerWait `json:"Ledger-Wait,omitempty"`
+}
+
+// ListDaysParamsFormat defines parameters for ListDays.
+type ListDaysParamsFormat string
+
+// GetDayParams defines parameters for GetDay.
+type GetDayParams struct {
+	// Wait Answer once the first so many public records can be read, or with 503 if that takes more than five seconds. What Ledger-Size says in the answer to a write makes sure that this reading shows it.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// LedgerWait As the parameter wait.
+	LedgerWait *LedgerWait `json:"Ledger-Wait,omitempty"`
+}
+
 // VerifyDayParams defines parameters for VerifyDay.
 type VerifyDayParams struct {
 	// Wait Answer once the first so many public records can be read, or with 503 if that takes more than five seconds. What Ledger-Size says in the answer to a write makes sure that this reading shows it.
@@ -4584,6 +4669,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/mystery/consents/{id} (the `GetConsent` operationId).
 	GetConsent(ctx context.Context, id string, params *GetConsentParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDays The days of a consent: what was committed to, and what was opened
+	//
+	// Corresponds with GET /v1/mystery/consents/{id}/days (the `ListDays` operationId).
+	ListDays(ctx context.Context, id string, params *ListDaysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDay One day of a consent
+	//
+	// Corresponds with GET /v1/mystery/consents/{id}/days/{day} (the `GetDay` operationId).
+	GetDay(ctx context.Context, id string, day int32, params *GetDayParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// VerifyDay Every check of a day of a consent, made now from the signed log
 	//
@@ -5185,6 +5280,36 @@ func (c *Client) ChallengeConsent(ctx context.Context, body ChallengeConsentJSON
 // Corresponds with GET /v1/mystery/consents/{id} (the `GetConsent` operationId).
 func (c *Client) GetConsent(ctx context.Context, id string, params *GetConsentParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetConsentRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDays The days of a consent: what was committed to, and what was opened
+//
+// Corresponds with GET /v1/mystery/consents/{id}/days (the `ListDays` operationId).
+func (c *Client) ListDays(ctx context.Context, id string, params *ListDaysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDaysRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDay One day of a consent
+//
+// Corresponds with GET /v1/mystery/consents/{id}/days/{day} (the `GetDay` operationId).
+func (c *Client) GetDay(ctx context.Context, id string, day int32, params *GetDayParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDayRequest(c.Server, id, day, params)
 	if err != nil {
 		return nil, err
 	}
@@ -7774,6 +7899,201 @@ func NewGetConsentRequest(server string, id string, params *GetConsentParams) (*
 	return req, nil
 }
 
+// NewListDaysRequest constructs an http.Request for the ListDays method
+func NewListDaysRequest(server string, id string, params *ListDaysParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/mystery/consents/%s/days", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LedgerWait != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Ledger-Wait", *params.LedgerWait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "integer", Format: "int64"})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Ledger-Wait", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetDayRequest constructs an http.Request for the GetDay method
+func NewGetDayRequest(server string, id string, day int32, params *GetDayParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "day", day, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/mystery/consents/%s/days/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LedgerWait != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Ledger-Wait", *params.LedgerWait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "integer", Format: "int64"})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Ledger-Wait", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewVerifyDayRequest constructs an http.Request for the VerifyDay method
 func NewVerifyDayRequest(server string, id string, day int32, params *VerifyDayParams) (*http.Request, error) {
 	var err error
@@ -9286,6 +9606,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/mystery/consents/{id} (the `GetConsent` operationId).
 	GetConsentWithResponse(ctx context.Context, id string, params *GetConsentParams, reqEditors ...RequestEditorFn) (*GetConsentResponse, error)
+
+	// ListDaysWithResponse The days of a consent: what was committed to, and what was opened
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/mystery/consents/{id}/days (the `ListDays` operationId).
+	ListDaysWithResponse(ctx context.Context, id string, params *ListDaysParams, reqEditors ...RequestEditorFn) (*ListDaysResponse, error)
+
+	// GetDayWithResponse One day of a consent
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/mystery/consents/{id}/days/{day} (the `GetDay` operationId).
+	GetDayWithResponse(ctx context.Context, id string, day int32, params *GetDayParams, reqEditors ...RequestEditorFn) (*GetDayResponse, error)
 
 	// VerifyDayWithResponse Every check of a day of a consent, made now from the signed log
 	//
@@ -11078,6 +11412,143 @@ func (r GetConsentResponse) ContentType() string {
 	return ""
 }
 
+// ListDaysResponse200Headers the declared response headers of an HTTP 200 response for ListDays
+type ListDaysResponse200Headers struct {
+	ETag            *string
+	LedgerSize      *int64
+	Link            *string
+	RateLimit       *string
+	RateLimitPolicy *string
+}
+
+// ListDaysResponse304Headers the declared response headers of an HTTP 304 response for ListDays
+type ListDaysResponse304Headers struct {
+	ETag            *string
+	LedgerSize      *int64
+	RateLimit       *string
+	RateLimitPolicy *string
+}
+
+type ListDaysResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DaysOutputBody
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListDaysResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListDaysResponse304Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDaysResponse) GetJSON200() *DaysOutputBody {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDaysResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDaysResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDaysResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDaysResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDaysResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDayResponse200Headers the declared response headers of an HTTP 200 response for GetDay
+type GetDayResponse200Headers struct {
+	ETag            *string
+	LedgerSize      *int64
+	RateLimit       *string
+	RateLimitPolicy *string
+}
+
+// GetDayResponse304Headers the declared response headers of an HTTP 304 response for GetDay
+type GetDayResponse304Headers struct {
+	ETag            *string
+	LedgerSize      *int64
+	RateLimit       *string
+	RateLimitPolicy *string
+}
+
+type GetDayResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PlanBody
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetDayResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetDayResponse304Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDayResponse) GetJSON200() *PlanBody {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDayResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDayResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDayResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDayResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDayResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // VerifyDayResponse200Headers the declared response headers of an HTTP 200 response for VerifyDay
 type VerifyDayResponse200Headers struct {
 	ETag            *string
@@ -12552,6 +13023,32 @@ func (c *ClientWithResponses) GetConsentWithResponse(ctx context.Context, id str
 		return nil, err
 	}
 	return ParseGetConsentResponse(rsp)
+}
+
+// ListDaysWithResponse The days of a consent: what was committed to, and what was opened
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/mystery/consents/{id}/days (the `ListDays` operationId).
+func (c *ClientWithResponses) ListDaysWithResponse(ctx context.Context, id string, params *ListDaysParams, reqEditors ...RequestEditorFn) (*ListDaysResponse, error) {
+	rsp, err := c.ListDays(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDaysResponse(rsp)
+}
+
+// GetDayWithResponse One day of a consent
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/mystery/consents/{id}/days/{day} (the `GetDay` operationId).
+func (c *ClientWithResponses) GetDayWithResponse(ctx context.Context, id string, day int32, params *GetDayParams, reqEditors ...RequestEditorFn) (*GetDayResponse, error) {
+	rsp, err := c.GetDay(ctx, id, day, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDayResponse(rsp)
 }
 
 // VerifyDayWithResponse Every check of a day of a consent, made now from the signed log
@@ -15228,6 +15725,218 @@ func ParseGetConsentResponse(rsp *http.Response) (*GetConsentResponse, error) {
 		response.Headers200 = &headers
 	case rsp.StatusCode == 304:
 		var headers GetConsentResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Ledger-Size"); len(values) > 0 {
+			var value int64
+			if err := runtime.BindStyledParameterWithOptions("simple", "Ledger-Size", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			}
+			headers.LedgerSize = &value
+		}
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		response.Headers304 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDaysResponse parses an HTTP response from a ListDaysWithResponse call
+func ParseListDaysResponse(rsp *http.Response) (*ListDaysResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDaysResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DaysOutputBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv; charset=utf-8) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListDaysResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Ledger-Size"); len(values) > 0 {
+			var value int64
+			if err := runtime.BindStyledParameterWithOptions("simple", "Ledger-Size", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			}
+			headers.LedgerSize = &value
+		}
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers ListDaysResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Ledger-Size"); len(values) > 0 {
+			var value int64
+			if err := runtime.BindStyledParameterWithOptions("simple", "Ledger-Size", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			}
+			headers.LedgerSize = &value
+		}
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		response.Headers304 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDayResponse parses an HTTP response from a GetDayWithResponse call
+func ParseGetDayResponse(rsp *http.Response) (*GetDayResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDayResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PlanBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetDayResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Ledger-Size"); len(values) > 0 {
+			var value int64
+			if err := runtime.BindStyledParameterWithOptions("simple", "Ledger-Size", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			}
+			headers.LedgerSize = &value
+		}
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetDayResponse304Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -325,21 +324,24 @@ func shopKeyOf(consentID, shop string) (k projections.ShopKey, err error) {
 // days fills in the days of the consent, the latest first: those before the day that
 // cursor names.
 func (p *Pages) days(ctx context.Context, v *consentPage, cursor string) error {
-	plans, err := p.config.Reader.Plans(ctx, v.Consent.ID)
+	next, err := p.config.Reader.Plans(ctx, projections.PlanQuery{Consent: v.Consent.ID, Unopened: true, Limit: 1})
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(plans, func(p projections.Plan) bool { return p.Opened == nil }); i >= 0 {
-		v.NextDay = &openingDay{day(plans[i].Day), openedAt(v.Consent, plans[i].Day)}
+	if len(next) > 0 {
+		v.NextDay = &openingDay{day(next[0].Day), openedAt(v.Consent, next[0].Day)}
 	}
-	slices.Reverse(plans)
+	q := projections.PlanQuery{Consent: v.Consent.ID, Latest: true, Limit: daysPerPage + 1}
 	if cursor != "" {
 		before, err := strconv.ParseUint(cursor, 10, 32)
-		if err != nil {
+		if err != nil || before == 0 {
 			return fmt.Errorf("the address names no day: %w", domain.ErrInvalid)
 		}
-		plans = slices.DeleteFunc(plans, func(p projections.Plan) bool { return uint64(p.Day) >= before })
-		v.Earlier = true
+		q.Before, v.Earlier = uint32(before), true
+	}
+	plans, err := p.config.Reader.Plans(ctx, q)
+	if err != nil {
+		return err
 	}
 	if len(plans) > daysPerPage {
 		plans = plans[:daysPerPage]

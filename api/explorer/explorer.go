@@ -52,7 +52,7 @@ type Reader interface {
 	Consent(ctx context.Context, id string) (projections.Consent, error)
 	Consents(ctx context.Context, q projections.ConsentQuery) ([]projections.Consent, error)
 	Proofs(ctx context.Context, c projections.Consent) ([]projections.Proof, error)
-	Plans(ctx context.Context, consent string) ([]projections.Plan, error)
+	Plans(ctx context.Context, q projections.PlanQuery) ([]projections.Plan, error)
 	Shop(ctx context.Context, id string) (projections.Shop, error)
 
 	Finding(ctx context.Context, consent string, look int) (projections.Finding, error)

@@ -83,7 +83,15 @@ func (r reader) Proofs(_ context.Context, c projections.Consent) ([]projections.
 	return proofs, r.err
 }
 
-func (r reader) Plans(context.Context, string) ([]projections.Plan, error) { return r.plans, r.err }
+func (r reader) Plans(_ context.Context, q projections.PlanQuery) ([]projections.Plan, error) {
+	list := slices.DeleteFunc(slices.Clone(r.plans), func(p projections.Plan) bool {
+		return q.Before != 0 && p.Day >= q.Before || q.Unopened && p.Opened != nil
+	})
+	if q.Latest {
+		slices.Reverse(list)
+	}
+	return list[:min(len(list), q.Limit)], r.err
+}
 
 func (r reader) Shop(context.Context, string) (projections.Shop, error) { return r.shop, r.err }
 

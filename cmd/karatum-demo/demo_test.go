@@ -372,7 +372,6 @@ func (s *stage) audit(t *testing.T, consents map[string]consent.Payload) {
 			Message   string           `json:"message"`
 			Payload   consent.Payload  `json:"payload"`
 			Signature eip191.Signature `json:"signature"`
-			Plans     []publicPlan     `json:"plans"`
 		}
 		if err := s.api.get(t.Context(), "/v1/mystery/consents/"+id, nil, &c); err != nil {
 			t.Fatal(err)
@@ -384,7 +383,7 @@ func (s *stage) audit(t *testing.T, consents map[string]consent.Payload) {
 		if signer, err := eip191.Recover(message, c.Signature); err != nil || signer != c.Payload.Owner {
 			t.Fatalf("consent %s: signed by %s (%v), not by the owner", id, signer, err)
 		}
-		for _, o := range c.Plans {
+		for _, o := range daysOf[publicPlan](t, s, id) {
 			if o.Opened == nil {
 				continue
 			}
@@ -399,6 +398,19 @@ func (s *stage) audit(t *testing.T, consents map[string]consent.Payload) {
 	if opened == 0 || slots != opened*plan.Slots {
 		t.Errorf("%d slots of %d opened days were checked", slots, opened)
 	}
+}
+
+// daysOf returns all days of a consent as the API shows them.
+func daysOf[D any](t *testing.T, s *stage, consentID string) (days []D) {
+	t.Helper()
+	for line := range bytes.Lines(s.fetch(t, "/v1/mystery/consents/"+consentID+"/days?format=ndjson")) {
+		var d D
+		if err := json.Unmarshal(line, &d); err != nil {
+			t.Fatal(err)
+		}
+		days = append(days, d)
+	}
+	return days
 }
 
 // A publicPlan is a day as the API shows it.
@@ -582,19 +594,14 @@ func TestSurfaceOfOpenedDays(t *testing.T) {
 		t.Error("a surface is served before a day made from it is opened")
 	}
 	s.days(t, 4)
-	var c struct {
-		Plans []struct {
-			Opened *struct {
-				Eligible plan.Eligible  `json:"eligible"`
-				Surfaces []plan.Surface `json:"surfaces"`
-			} `json:"opened"`
-		} `json:"plans"`
-	}
-	if err := s.api.get(t.Context(), "/v1/mystery/consents/"+plan.ConsentID(p.Nonce), nil, &c); err != nil {
-		t.Fatal(err)
+	type planned struct {
+		Opened *struct {
+			Eligible plan.Eligible  `json:"eligible"`
+			Surfaces []plan.Surface `json:"surfaces"`
+		} `json:"opened"`
 	}
 	opened := 0
-	for _, day := range c.Plans {
+	for _, day := range daysOf[planned](t, s, plan.ConsentID(p.Nonce)) {
 		if day.Opened == nil {
 			continue
 		}

@@ -126,8 +126,8 @@ func TestPeerSameVerdict(t *testing.T) {
 	}
 }
 
-// timePages prints how soon pages come, which is for people to judge who know the
-// machine: first all for the first time, then again.
+// timePages prints how soon pages of each kind come, which is for people to judge who know
+// the machine: first all for the first time, then again.
 func (s *stage) timePages(t *testing.T, slots []string) {
 	t.Helper()
 	consent := "/mystery/cns_" + strings.Split(slots[0], "_")[1]
@@ -139,14 +139,23 @@ func (s *stage) timePages(t *testing.T, slots []string) {
 		paths = append(paths, "/mystery/shops/"+id)
 	}
 	for _, round := range []string{"at first", "again"} {
-		var took []time.Duration
+		took := make(map[string][]time.Duration)
 		for _, path := range paths {
 			began := time.Now()
 			s.page(t, path)
-			took = append(took, time.Since(began))
+			kind := path
+			if strings.HasPrefix(path, "/mystery/shops/") {
+				kind = "/mystery/shops/{id}"
+			}
+			for _, of := range []string{kind, "all"} {
+				took[of] = append(took[of], time.Since(began))
+			}
 		}
-		slices.Sort(took)
-		t.Logf("pages, %s: half within %v, 95 %% within %v", round, took[len(took)/2], took[len(took)*95/100])
+		for _, kind := range slices.Sorted(maps.Keys(took)) {
+			of := took[kind]
+			slices.Sort(of)
+			t.Logf("%-24s %-8s p50 %8v  p95 %8v  max %8v", kind, round, of[len(of)/2], of[len(of)*95/100], of[len(of)-1])
+		}
 	}
 }
 

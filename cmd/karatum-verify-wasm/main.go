@@ -5,10 +5,10 @@
 //
 // It puts one function into the global object of the JavaScript that runs it:
 //
-//	karatumVerifyShop(consent, shop, stream, bundle, seals)
+//	karatumVerifyShop(consent, day, shop, stream, bundle, seals)
 //
-// The first four are the answers of [verify.Answers] as they were served, each a
-// Uint8Array; bundle may be null. Seals takes the version of a record in the stream of
+// The first five are the answers of [verify.Answers] as they were served, each a
+// Uint8Array; day and bundle may be null. Seals takes the version of a record in the stream of
 // seals and returns a promise of the answer of GET /v1/ledger/streams/seal/{consent} that
 // begins with it, or of null where there is none. What comes back is a promise of the
 // report, which is the JSON text that GET /v1/mystery/shops/{id}/verify answers with, or
@@ -35,17 +35,17 @@ func main() {
 
 // verifyShop implements karatumVerifyShop.
 func verifyShop(_ js.Value, args []js.Value) any {
-	if len(args) != 5 {
-		return rejected("karatumVerifyShop takes five arguments")
+	if len(args) != 6 {
+		return rejected("karatumVerifyShop takes six arguments")
 	}
 	var a verify.Answers
-	for i, into := range []*[]byte{&a.Consent, &a.Shop, &a.Stream, &a.Bundle} {
+	for i, into := range []*[]byte{&a.Consent, &a.Day, &a.Shop, &a.Stream, &a.Bundle} {
 		var ok bool
 		if *into, ok = bytesOf(args[i]); !ok {
 			return rejected(fmt.Sprintf("argument %d is not a Uint8Array", i+1))
 		}
 	}
-	seals := args[4]
+	seals := args[5]
 	return promise(func() (string, error) {
 		var err error
 		if a.Seal, err = verify.SealOf(a, func(version uint64) ([]byte, error) { return firstItem(seals, version) }); err != nil {

@@ -26,21 +26,22 @@ tasks, real slots, and the seed, pad, send time and identity of every slot. Wher
 the ledger has a day's commits, a slot that is not real must have its pad there.
 
 It reads one JSON object from the file, or from standard input if there is no
-file or it is "-". In brackets: where GET /v1/mystery/consents/{id} has the field.
-The object always holds
+file or it is "-". In brackets: where GET /v1/mystery/consents/{id} has the field,
+or GET /v1/mystery/consents/{id}/days/{day} if a slash stands before it. The object
+always holds
 
   nonce            nonce of the consent's challenge   [payload.nonce]
   first_day        first UTC day of the validity, in days since 1970-01-01
                                                       [payload.firstDay]
   days             length of the validity, 1 to 365   [payload.validityDays]
-  day              day to recompute, within it        [plans[].day]
+  day              day to recompute, within it        [/day]
   cap              most tasks that the day could have, 0 to 24
-                                                      [plans[].opened.cap]
+                                                      [/opened.cap]
 
 the key of the day, which everybody has once the day is opened,
 
-  plan_key         the key                            [plans[].opened.key]
-  plan_key_path    its Merkle path, a list of hashes  [plans[].opened.path]
+  plan_key         the key                            [/opened.key]
+  plan_key_path    its Merkle path, a list of hashes  [/opened.path]
   plan_key_root    the plan key root of the message that the owner signed
                                                       [payload.planKeyRoot]
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,8 +78,10 @@ chain is asked for each, and what it does not tell is pending.
 // askShop asks for all that a slot is checked from.
 func askShop(ctx context.Context, url string) (a verify.Answers, err error) {
 	base, id, ok := strings.Cut(url, "/v1/mystery/shops/")
-	consent, _, dated := strings.Cut(strings.TrimPrefix(id, "shp_"), "_")
-	if !ok || !dated || strings.ContainsAny(id, "/?#") {
+	consent, rest, _ := strings.Cut(strings.TrimPrefix(id, "shp_"), "_")
+	date, _, numbered := strings.Cut(rest, "_")
+	day, dateErr := time.Parse("20060102", date)
+	if !ok || !numbered || dateErr != nil || strings.ContainsAny(id, "/?#") {
 		return a, fmt.Errorf("%s is not the URL of a slot, such as https://host/v1/mystery/shops/shp_…: %w", url, domain.ErrInvalid)
 	}
 	consent = "cns_" + consent
@@ -86,7 +89,12 @@ func askShop(ctx context.Context, url string) (a verify.Answers, err error) {
 	for _, part := range []struct {
 		into *[]byte
 		path string
-	}{{&a.Consent, "/v1/mystery/consents/" + consent}, {&a.Shop, "/v1/mystery/shops/" + id}, {&a.Stream, "/v1/ledger/streams/shop/" + id}} {
+	}{
+		{&a.Consent, "/v1/mystery/consents/" + consent},
+		{&a.Day, fmt.Sprintf("/v1/mystery/consents/%s/days/%d", consent, domain.DayOf(day))},
+		{&a.Shop, "/v1/mystery/shops/" + id},
+		{&a.Stream, "/v1/ledger/streams/shop/" + id},
+	} {
 		*part.into, err = fetch(ctx, base+part.path)
 		if absent := new(absentError); errors.As(err, &absent) && part.into == &a.Stream {
 			*part.into, err = []byte(`{"items":[]}`), nil // the signed log does not cover it yet

@@ -44,6 +44,8 @@ func servedSlot(t *testing.T, change func(path, answer string) string) (url stri
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := ""
 		switch {
+		case strings.HasPrefix(r.URL.Path, "/v1/mystery/consents/cns_") && strings.Contains(r.URL.Path, "/days/"):
+			answer = read("day")
 		case strings.HasPrefix(r.URL.Path, "/v1/mystery/consents/cns_"):
 			answer = read("consent")
 		case r.URL.Path == "/v1/mystery/shops/"+shown.ID:

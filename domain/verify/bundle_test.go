@@ -415,10 +415,10 @@ func TestShopAgainstTheLog(t *testing.T) {
 	}{
 		{"as it was", nil, nil, "inclusion", verify.Pass},
 		{"another plan shown", func(a *verify.Answers) {
-			a.Consent = edit(t, a.Consent, func(m body) { at(m, "plans.0")["sealedAt"] = l.sealedAt.Add(-time.Minute) })
+			a.Day = edit(t, a.Day, func(m body) { m["sealedAt"] = l.sealedAt.Add(-time.Minute) })
 		}, nil, "inclusion", verify.Fail},
 		{"another opening shown", func(a *verify.Answers) {
-			a.Consent = edit(t, a.Consent, func(m body) { at(m, "plans.0.opened")["cap"] = 11 })
+			a.Day = edit(t, a.Day, func(m body) { at(m, "opened")["cap"] = 11 })
 		}, nil, "inclusion", verify.Fail},
 		{"another seal shown", func(a *verify.Answers) { a.Seal = edit(t, a.Seal, func(m body) { m["hash"] = domain.Hash{1} }) }, nil, "inclusion", verify.Fail},
 		{"another commit shown", func(a *verify.Answers) {

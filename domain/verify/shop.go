@@ -35,6 +35,7 @@ const (
 // Answers are the public answers that a slot is checked from, as they were served.
 type Answers struct {
 	Consent []byte // of GET /v1/mystery/consents/{id}, asked for first
+	Day     []byte // of GET /v1/mystery/consents/{id}/days/{day}; nil if there is none
 	Shop    []byte // of GET /v1/mystery/shops/{id}
 	Stream  []byte // of GET /v1/ledger/streams/shop/{id}
 	Seal    []byte // the item of the seal that the reveal names among those of GET /v1/ledger/streams/seal/{consent}; nil if it names none or there is none
@@ -257,10 +258,10 @@ func parseSlot(a Answers) (*slot, error) {
 	if s.owner, err = parsePublished(a.Consent); err != nil {
 		return nil, err
 	}
-	var days struct {
-		OverAt time.Time   `json:"overAt"`
-		Plans  []shownPlan `json:"plans"`
+	var owner struct {
+		OverAt time.Time `json:"overAt"`
 	}
+	var day shownPlan
 	var page struct {
 		Items []shownRecord `json:"items"`
 	}
@@ -268,7 +269,10 @@ func parseSlot(a Answers) (*slot, error) {
 		name string
 		data []byte
 		into any
-	}{{"consent", a.Consent, &days}, {"shop", a.Shop, &s.shown}, {"stream", a.Stream, &page}} {
+	}{{"consent", a.Consent, &owner}, {"day", a.Day, &day}, {"shop", a.Shop, &s.shown}, {"stream", a.Stream, &page}} {
+		if part.data == nil && part.into == &day {
+			continue
+		}
 		if err := json.Unmarshal(part.data, part.into); err != nil {
 			return nil, fmt.Errorf("the answer about the %s cannot be read: %w: %w", part.name, err, domain.ErrInvalid)
 		}
@@ -279,9 +283,9 @@ func parseSlot(a Answers) (*slot, error) {
 			return nil, fmt.Errorf("the record of the seal cannot be read: %w: %w", err, domain.ErrInvalid)
 		}
 	}
-	s.over, s.stream = days.OverAt, page.Items
-	if i := slices.IndexFunc(days.Plans, func(p shownPlan) bool { return p.Day == s.shown.Day }); i >= 0 {
-		s.plan = days.Plans[i]
+	s.over, s.stream = owner.OverAt, page.Items
+	if day.Day == s.shown.Day {
+		s.plan = day
 	}
 	s.report = ShopReport{Shop: s.shown.ID, Phase: s.shown.Phase}
 	return s, s.parseEvent()
@@ -813,37 +817,61 @@ func SealOf(a Answers, get func(version uint64) ([]byte, error)) ([]byte, error)
 	if err != nil || s.event == nil || s.event.Pinned.Path == nil {
 		return nil, err
 	}
-	hour, first := s.event.Pinned.Hour, seal.FirstHour(s.owner.payload.FirstDay)
-	if hour < first || !seal.Covers(hour, s.shown.Day) {
+	hour := s.event.Pinned.Hour
+	if !seal.Covers(hour, s.shown.Day) {
 		return nil, nil
 	}
-	// Hours go up by one at least from version to version.
-	for from, to := uint64(1), hour-first+1; from <= to; {
-		version := from + (to-from)/2
-		item, err := get(version)
-		if err != nil {
-			return nil, err
-		}
-		if item == nil {
-			to = version - 1
-			continue
-		}
+	var item []byte
+	_, err = FindSeal(s.owner.payload.FirstDay, hour, func(version uint64) (uint64, error) {
 		var r shownRecord
 		var e seal.Sealed
+		if item, err = get(version); err != nil || item == nil {
+			return 0, err
+		}
 		if err := json.Unmarshal(item, &r); err != nil {
-			return nil, fmt.Errorf("the record of a seal cannot be read: %w: %w", err, domain.ErrInvalid)
+			return 0, fmt.Errorf("the record of a seal cannot be read: %w: %w", err, domain.ErrInvalid)
 		}
 		if err := domain.Unmarshal(r.Record.Data, &e); err != nil {
-			return nil, fmt.Errorf("the record of a seal cannot be read: %w: %w", err, domain.ErrInvalid)
+			return 0, fmt.Errorf("the record of a seal cannot be read: %w: %w", err, domain.ErrInvalid)
 		}
+		return e.Hour, nil
+	})
+	if errors.Is(err, errNoSeal) {
+		return nil, nil
+	}
+	return item, err
+}
+
+var errNoSeal = fmt.Errorf("there is no seal of the hour: %w", domain.ErrNotFound)
+
+// FindSeal returns the version of the seal of an hour in the stream of seals of a consent
+// whose first day is given, or [domain.ErrNotFound]. hourAt returns the hour of the seal
+// that is some version of the stream, 0 behind the end. The last version that it is called
+// with is the one that is found.
+//
+// Hours go up by one at least from version to version, and few are missed. So the seal is
+// the very one that it is if none was missed, or as many versions before it at most as the
+// hour there is too late.
+func FindSeal(firstDay uint32, hour uint64, hourAt func(version uint64) (uint64, error)) (version uint64, err error) {
+	first := seal.FirstHour(firstDay)
+	if hour < first {
+		return 0, errNoSeal
+	}
+	from, to := uint64(1), hour-first+1
+	for version = to; from <= to; version = from + (to-from)/2 {
+		at, err := hourAt(version)
 		switch {
-		case e.Hour == hour:
-			return item, nil
-		case e.Hour < hour:
-			from = version + 1
-		default:
+		case err != nil:
+			return 0, err
+		case at == hour:
+			return version, nil
+		case at == 0:
 			to = version - 1
+		case at > hour:
+			from, to = max(from, version-min(version-1, at-hour)), version-1
+		default:
+			from, to = version+1, min(to, version+(hour-at))
 		}
 	}
-	return nil, nil
+	return 0, errNoSeal
 }

@@ -29,30 +29,36 @@ func (r Reader) View(ctx context.Context, f func(*View) error) error {
 	})
 }
 
-// Stream returns all leaves of a stream, none if there is no such stream.
-func (v *View) Stream(ctx context.Context, s ledger.Stream) ([]Leaf, error) {
-	leaves, err := loadLeaves(ctx, v.q, `where stream = $1 and index < $2 order by index`, string(s), v.Size)
+// Stream returns up to limit leaves of a stream, from a version on, none if there are
+// none.
+func (v *View) Stream(ctx context.Context, s ledger.Stream, version uint64, limit int) ([]Leaf, error) {
+	leaves, err := loadLeaves(ctx, v.q, `where stream = $1 and version >= $2 and index < $3 order by version limit $4`, string(s), version, v.Size, limit)
 	if err != nil {
 		return nil, err
 	}
-	return v.proven(ctx, leaves)
+	return leaves, inTree(v.tiles.hashes(tree(v.Size, v.Root)), leaves)
 }
 
-// Indexes returns where the leaves of streams are, in ascending order.
-func (v *View) Indexes(ctx context.Context, streams []ledger.Stream) ([]uint64, error) {
+// Indexes returns where the leaves of each of some streams are, in ascending order.
+func (v *View) Indexes(ctx context.Context, streams []ledger.Stream) (map[ledger.Stream][]uint64, error) {
 	names := make([]string, len(streams))
 	for i, s := range streams {
 		names[i] = string(s)
 	}
-	rows, err := v.q.Query(ctx, `select index from tree_leaves where stream = any($1) and index < $2 order by index`, names, v.Size)
+	rows, err := v.q.Query(ctx, `select stream, index from tree_leaves where stream = any($1) and index < $2 order by index`, names, v.Size)
 	if err != nil {
 		return nil, fmt.Errorf("read leaves: %w", err)
 	}
-	indexes, err := pgx.CollectRows(rows, pgx.RowTo[uint64])
-	if err != nil {
+	found := make(map[ledger.Stream][]uint64, len(streams))
+	var s ledger.Stream
+	var index uint64
+	if _, err := pgx.ForEachRow(rows, []any{&s, &index}, func() error {
+		found[s] = append(found[s], index)
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("read leaves: %w", err)
 	}
-	return indexes, nil
+	return found, nil
 }
 
 // provenPage is how many leaves are read at a time.

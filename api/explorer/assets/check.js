@@ -371,9 +371,12 @@ export async function checkBundle(text, shop) {
  *  in: of what is asked for later, nothing may be missing in what came before. get returns
  *  the bytes of an answer, or null where there is none. */
 export async function fetchAnswers(shop, get) {
-  const consent = `cns_${shop.split("_")[1]}`;
+  const [, of, date] = shop.split("_");
+  const consent = `cns_${of}`;
+  const day = Date.UTC(date.slice(0, 4), date.slice(4, 6) - 1, date.slice(6)) / 86400000;
   return {
     consent: await get(`/v1/mystery/consents/${consent}`),
+    day: await get(`/v1/mystery/consents/${consent}/days/${day}`),
     shop: await get(`/v1/mystery/shops/${shop}`),
     stream: (await get(`/v1/ledger/streams/shop/${shop}`)) ?? utf8.encode('{"items":[]}'),
     bundle: await get(`/v1/ledger/bundle?shop=${shop}`),
@@ -393,8 +396,8 @@ export async function startProgram(Go, source) {
   });
   ended.catch(() => {}); // whoever waits for an answer hears of it
   const check = globalThis.karatumVerifyShop;
-  return async ({ consent, shop, stream, bundle, seals }) =>
-    JSON.parse(await Promise.race([check(consent, shop, stream, bundle, seals), ended]));
+  return async ({ consent, day, shop, stream, bundle, seals }) =>
+    JSON.parse(await Promise.race([check(consent, day, shop, stream, bundle, seals), ended]));
 }
 
 // From here on it is about the page.

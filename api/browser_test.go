@@ -1,5 +1,3 @@
-//go:build peers
-
 package api_test
 
 import (
@@ -13,12 +11,14 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/karatum/mystery/api/explorer/browsertest"
+	"github.com/karatum/mystery/api/explorer/checker"
 	"github.com/karatum/mystery/domain/incident"
 )
 
 // Pages can be read by all: axe finds nothing on any of them, in any look, and nothing is
 // wider than the window. A page with faults is among them, or the test might be blind.
-func TestPeerPagesInBrowser(t *testing.T) {
+func TestPagesInBrowser(t *testing.T) {
+	t.Parallel()
 	w, d := eventful(t)
 	handler := http.NewServeMux()
 	handler.Handle("/", w.handler)
@@ -46,7 +46,9 @@ func TestPeerPagesInBrowser(t *testing.T) {
 		name := strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-", d.consent, "consent", strings.TrimPrefix(d.consent, "cns_"), "").Replace(path), "-")
 		for _, l := range browsertest.Looks {
 			browsertest.Do(ctx, t, l.Name, l.Wear())
-			browsertest.Shoot(ctx, t, name+"-"+l.Name)
+			if l.Name != "light" {
+				browsertest.Shoot(ctx, t, name+"-"+l.Name)
+			}
 			found, wide := browsertest.Inspect(ctx, t)
 			if faulty := path == "/faulty"; faulty && (!strings.Contains(found, "color-contrast") || !strings.Contains(found, "image-alt") || !wide) {
 				t.Errorf("%s, %s: axe found %q, too wide: %t; want the faults that are there", path, l.Name, found, wide)
@@ -54,14 +56,17 @@ func TestPeerPagesInBrowser(t *testing.T) {
 				t.Errorf("%s, %s: too wide: %t; axe found %s", path, l.Name, wide, found)
 			}
 		}
-		browsertest.Do(ctx, t, "print", browsertest.Print.Wear())
-		browsertest.Shoot(ctx, t, name+"-print")
+		if strings.Contains(path, d.consent) { // that people may want on paper
+			browsertest.Do(ctx, t, "print", browsertest.Print.Wear())
+			browsertest.Shoot(ctx, t, name+"-print")
+		}
 	}
 }
 
 // What scripts add works as people use it: with a mouse and with keys, and said to who
 // hears the page.
-func TestPeerScripts(t *testing.T) {
+func TestScriptsInBrowser(t *testing.T) {
+	t.Parallel()
 	w, d := eventful(t)
 	server := httptest.NewServer(w.handler)
 	t.Cleanup(server.Close)
@@ -106,5 +111,37 @@ func TestPeerScripts(t *testing.T) {
 	said("Endpoint https://agent.example/a2a is listed twice.")
 	if refused := browsertest.Refused(ctx, t); len(refused) > 0 {
 		t.Errorf("the policy keeps the form from %q", refused)
+	}
+}
+
+// Who has the id of a consent finds it, reads what is said of its agent, and has the browser
+// check one of its slots, which comes to what the service says.
+func TestReaderInBrowser(t *testing.T) {
+	t.Parallel()
+	w, d := eventful(t)
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	ctx := browsertest.Open(t)
+
+	browsertest.Do(ctx, t, "the programme", chromedp.Navigate(server.URL+"/mystery"))
+	browsertest.Eval[any](ctx, t, `document.querySelector('[name="q"]').focus()`)
+	browsertest.Do(ctx, t, "search", chromedp.KeyEvent(d.consent+kb.Enter))
+	browsertest.Do(ctx, t, "the consent", chromedp.WaitVisible(chromedp.CSS("#revoke")))
+	if text := browsertest.Eval[string](ctx, t, `document.querySelector('main').innerText`); !strings.Contains(text, "demo") || !strings.Contains(text, "Two of the tasks were ours.") {
+		t.Errorf("the page of the consent does not say what was found and corrected: %.2000s", text)
+	}
+	slot := "/mystery/shops/" + d.shop(d.tasks[0])
+	browsertest.Do(ctx, t, "a task", chromedp.Click(chromedp.CSS(`main a[href="`+slot+`"]`)))
+	browsertest.Do(ctx, t, "check", chromedp.WaitVisible(chromedp.CSS("#in-browser button:not(.copy)")), chromedp.Click(chromedp.CSS("#in-browser button:not(.copy)")))
+	browsertest.WaitFor(ctx, t, `!document.querySelector('#in-browser button:not(.copy)').disabled`)
+	if checker.Built() == nil {
+		t.Error("the program that browsers check with was not built; run make wasm")
+	}
+	want := w.get(root + "/shops/" + d.shop(d.tasks[0]) + "/verify")["verdict"]
+	if got := browsertest.Eval[string](ctx, t, `document.getElementById('in-browser').dataset.verdict`); got != want {
+		t.Errorf("the browser says %q, want %q: %s", got, want, browsertest.Eval[string](ctx, t, `document.querySelector('#in-browser [role=status]').textContent`))
+	}
+	if refused := browsertest.Refused(ctx, t); len(refused) > 0 {
+		t.Errorf("the policy keeps the page from %q", refused)
 	}
 }

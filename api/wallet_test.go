@@ -1,5 +1,3 @@
-//go:build peers
-
 package api_test
 
 import (
@@ -95,7 +93,8 @@ func (w *handheld) answer(_ context.Context, r walletRequest) (walletAnswer, err
 
 // An owner gives and revokes a consent with a wallet in the browser. What goes wrong on
 // the way is said on the page, and nothing comes of it.
-func TestPeerWallet(t *testing.T) {
+func TestWalletInBrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t).furnish()
 	server := httptest.NewServer(w.handler)
 	t.Cleanup(server.Close)
