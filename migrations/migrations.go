@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -143,8 +144,14 @@ const minConns = 24
 // Connect migrates schema in the database at url and opens a pool whose
 // connections work there as [Role], with the tables of schema and of its read
 // models in the search path. The settings travel in the start-up message, so no
-// RESET undoes them.
+// RESET undoes them. A connection on which the database says nothing for [Patience] is
+// given up.
 func Connect(ctx context.Context, url, schema string) (*pgxpool.Pool, error) {
+	return ConnectFor(ctx, url, schema, Patience)
+}
+
+// ConnectFor is Connect with another patience.
+func ConnectFor(ctx context.Context, url, schema string, patience time.Duration) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
@@ -158,6 +165,7 @@ func Connect(ctx context.Context, url, schema string) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	cfg.MaxConns = max(cfg.MaxConns, minConns)
+	cfg.ConnConfig.DialFunc = patiently(cfg.ConnConfig.DialFunc, patience)
 	cfg.ConnConfig.RuntimeParams["role"] = Role
 	cfg.ConnConfig.RuntimeParams["search_path"] = schema + "," + schema + "_rm"
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

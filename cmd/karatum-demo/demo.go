@@ -225,6 +225,7 @@ func (s *stage) open(ctx context.Context, getenv func(string) string, house stri
 		Unlimited: true,
 		// What is thrown away in a minute need not survive a power cut.
 		Settings: []string{"fsync=off"},
+		Patience: s.flags.patience,
 	}
 	if s.anchor != nil {
 		s.anchor.attesting(&c, &o)

@@ -41,7 +41,8 @@ type flags struct {
 	nodes    rpc.Set // of the chains that owners' contracts are on
 	anchored bool    // batches are attested on a chain in this process
 
-	watch func(http.Handler) http.Handler // stands before the house agents; nil: nobody watches them
+	watch    func(http.Handler) http.Handler // stands before the house agents; nil: nobody watches them
+	patience time.Duration                   // with a database that says nothing; 0: that of the service
 }
 
 // Values of --eventlog beside addresses.

@@ -4,6 +4,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -84,6 +85,10 @@ type Options struct {
 	// Settings are of the private database, as "name=value".
 	Settings []string
 
+	// Patience is how long a database that says nothing is waited for; 0 means
+	// [migrations.Patience].
+	Patience time.Duration
+
 	// Version of the program, which metrics and traces name.
 	Version string
 
@@ -122,6 +127,7 @@ type Programme struct {
 	server  *privatepg.Server // nil unless its database is its own
 	pool    *pgxpool.Pool
 	ledger  ledger.Log
+	taking  *watchedLog // the ledger as it is written to
 	runner  *projections.Runner
 	bodies  *tables.Bodies
 	public  publicLog
@@ -202,8 +208,9 @@ func Open(ctx context.Context, c Config, o Options) (p *Programme, err error) {
 	if err := p.initReadModels(ctx); err != nil {
 		return p, err
 	}
+	p.taking = &watchedLog{Log: p.ledger}
 	p.Service = &commands.Service{
-		Log: p.ledger, Catalog: catalog, Now: p.Now, Rand: &lockedReader{r: random},
+		Log: p.taking, Catalog: catalog, Now: p.Now, Rand: &lockedReader{r: random},
 		Domain: signedDomain, Hosts: p.hosts(o), Gate: gate, Texts: p.bodies, Histories: commands.NewHistories(),
 		Admission: admission, ConsentHosts: p.Reader,
 	}
@@ -305,7 +312,7 @@ func (p *Programme) openDatabase(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	if p.pool, err = migrations.Connect(ctx, p.url, p.schema); err != nil {
+	if p.pool, err = migrations.ConnectFor(ctx, p.url, p.schema, cmp.Or(o.Patience, migrations.Patience)); err != nil {
 		return err
 	}
 	p.closers = append(p.closers, p.pool.Close)

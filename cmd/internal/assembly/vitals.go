@@ -21,6 +21,7 @@ import (
 // Why a process cannot serve, in the words of /readyz and of the doctor.
 const (
 	noDatabase = "the database does not answer"
+	noRecords  = "the ledger takes no records: see whether its disk is full"
 	endsNow    = "this process is about to end; ask another one, or again"
 )
 
@@ -41,6 +42,9 @@ func (p *Programme) Ready(ctx context.Context) (why string) {
 	if err := p.Reader.Ping(ctx); err != nil {
 		p.log.WarnContext(ctx, "the database does not answer", "err", err)
 		return noDatabase
+	}
+	if !p.taking.takes() {
+		return noRecords
 	}
 	return ""
 }
