@@ -16,6 +16,9 @@ FUZZTIME    ?= 10s
 FUZZ_PACKAGES ?= ./...
 COUNT       ?= 3
 SEED        ?= 0
+SEEDS       ?= 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20
+DAYS        ?= 200
+SOAK        ?= 24h
 TIMEOUT     ?= 40m
 
 # A checkout that belongs to another user has no history that Go would read.
@@ -35,7 +38,7 @@ install = export DEBIAN_FRONTEND=noninteractive; \
 	apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $(1) >&2 || true
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-scale test-geth classify check fmt lint race fuzz bench bench-check bench-baseline simulate tamper generate contracts fresh postgres compiler browser peers geth clean
+.PHONY: help demo run build wasm test test-weeks test-peers test-chain test-scale test-geth chaos soak classify check fmt lint race fuzz bench bench-check bench-baseline simulate tamper generate contracts fresh postgres compiler browser peers geth clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +88,13 @@ test-scale: postgres compiler ## run the programme COUNT times in five processes
 
 test-geth: geth ## have a transaction that is stuck on geth replaced; geth is built for it once, which takes its time
 	@GETH=$(CURDIR)/bin/geth go test -tags peers -run '^TestGeth' -count=1 -timeout $(TIMEOUT) ./chain/attester
+
+# Go's own limit of time is for tests that hang.
+chaos: postgres ## run the programme for DAYS virtual days in the bad weather of each of SEEDS, and see that all that was promised holds
+	@go test -run '^TestChaos$$' -count=1 -v -timeout 24h ./cmd/karatum-demo -chaos.seeds '$(SEEDS)' -chaos.days $(DAYS)
+
+soak: postgres ## run the service under load for SOAK and see that it holds on to nothing (SOAK=2m)
+	@go test -run '^TestSoak$$' -count=1 -v -timeout 0 ./cmd/karatum-demo -soak $(SOAK)
 
 classify: peers ## try to tell the shopper's requests from those of its identities' own libraries; fails above 60 % (npm, Python)
 	@if ! /usr/bin/python3 -c 'import requests, httpx, aiohttp' 2>/dev/null && [ "$$(id -u)" = 0 ] && type -P apt-get >/dev/null; then \

@@ -144,7 +144,7 @@ type history struct {
 	ends  map[string]string // of shops: outcome and rule
 	steps map[string][]domain.Type
 	days  map[string]map[uint32]int // shops committed by consent and day
-	count map[string]map[uint32]int // tasks of opened days
+	count map[string]map[uint32]int // tasks of opened days that were planned
 	real  map[string]map[uint32]int // tasks revealed
 }
 
@@ -183,7 +183,9 @@ func (s *stage) history(t *testing.T) *history {
 		case shop.Committed:
 			add(h.days, e.Consent, e.Day, 1)
 		case plan.Opened:
-			add(h.count, e.Consent, e.Day, e.Count)
+			if e.Planned {
+				add(h.count, e.Consent, e.Day, e.Count)
+			}
 		case shop.Revealed:
 			add(h.real, e.Consent, e.Day, 1)
 			h.ends[r.Stream.ID()] = string(e.Result.Outcome) + "/" + e.Result.Rule
