@@ -550,6 +550,18 @@ func TestRevealed(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"pass": 3.0, "missed": 1.0}, demo["revealed"]); diff != "" || demo["label"] != "DEMO" {
 		t.Errorf("the demo totals are %v (-want +got):\n%s", demo, diff)
 	}
+	stats, _ := w.get(root + "/stats")["demo"].(map[string]any)
+	shown := map[string]any{}
+	for _, name := range []string{"label", "counted", "passed", "blocked", "missed", "lostShare", "blockedShare", "families", "latency"} {
+		shown[name] = stats[name]
+	}
+	if diff := cmp.Diff(map[string]any{
+		"label": "DEMO", "counted": 3.0, "passed": 3.0, "blocked": 0.0, "missed": 1.0, "lostShare": "25.0", "blockedShare": "0.0",
+		"families": map[string]any{"unit": map[string]any{"pass": 3.0, "missed": 1.0}},
+		"latency":  map[string]any{"answers": 3.0, "p50Ms": 7.0, "p90Ms": 7.0, "p99Ms": 7.0},
+	}, shown); diff != "" {
+		t.Errorf("the statistics (-want +got):\n%s", diff)
+	}
 }
 
 func TestPages(t *testing.T) {

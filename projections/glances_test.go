@@ -3,14 +3,18 @@ package projections_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/agent"
 	"github.com/karatum/mystery/domain/finding"
+	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/plan"
 	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/shop"
+	"github.com/karatum/mystery/domain/task"
 	"github.com/karatum/mystery/projections"
 )
 
@@ -50,6 +54,51 @@ func TestRevealedTasks(t *testing.T) {
 	}
 	if n != 3 {
 		t.Errorf("Tallies = %+v, want 3 tasks", tallies)
+	}
+}
+
+// Tasks are counted apart for Karatum's own agents and all others, and only answers have
+// a latency that counts.
+func TestTaskTotals(t *testing.T) {
+	t.Parallel()
+	var h history
+	register(t, &h)
+	n := 0
+	reveal := func(ref agent.Ref, family string, kind task.Kind, result shop.Result) {
+		id := plan.ShopID(plan.ConsentID(hash(string(ref))), 20_000, uint32(n))
+		n++
+		h.add(t, shop.StreamOf(id), shop.Revealed{
+			Consent: plan.ConsentID(hash(string(ref))), Agent: ref, Day: 20_000, Slot: n - 1, Template: family + ".x", Family: family,
+			Entry: task.Entry{Kind: kind}, Result: result, Records: []ledger.Record{},
+		})
+	}
+	judged := func(o task.Outcome, ms int64) shop.Result {
+		return shop.Result{State: shop.StateJudged, Outcome: o, LatencyMs: ms}
+	}
+	for ms := range int64(10) {
+		reveal(honest, "unit", task.A2A, judged(task.Pass, (ms+1)*100))
+	}
+	reveal(honest, "time", task.MCP, judged(task.Fail, 9_000))
+	reveal(honest, "time", task.MCP, judged(task.Timeout, 60_000))
+	reveal(honest, "unit", task.MCP, shop.Result{State: shop.StateMissed})
+	reveal(house, "unit", task.A2A, judged(task.Refused, 7))
+	r, _ := read(t, &h)
+
+	type counts = map[string]map[string]int
+	want := projections.TaskTotals{
+		Families: counts{"unit": {"pass": 10, "missed": 1}, "time": {"fail": 1, "timeout": 1}},
+		Kinds:    counts{"a2a": {"pass": 10}, "mcp": {"fail": 1, "timeout": 1, "missed": 1}},
+		Latency:  projections.Latency{Answers: 11, P50: 600 * time.Millisecond, P90: time.Second, P99: 9 * time.Second},
+	}
+	if diff := cmp.Diff(want, must(r.TaskTotals(t.Context(), false))(t)); diff != "" {
+		t.Errorf("the totals of all others (-want +got):\n%s", diff)
+	}
+	own := projections.TaskTotals{
+		Families: counts{"unit": {"refused": 1}}, Kinds: counts{"a2a": {"refused": 1}},
+		Latency: projections.Latency{Answers: 1, P50: 7 * time.Millisecond, P90: 7 * time.Millisecond, P99: 7 * time.Millisecond},
+	}
+	if diff := cmp.Diff(own, must(r.TaskTotals(t.Context(), true))(t)); diff != "" {
+		t.Errorf("the totals of Karatum's own agents (-want +got):\n%s", diff)
 	}
 }
 
