@@ -7,7 +7,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,7 +21,7 @@ import (
 	"github.com/karatum/mystery/cmd/internal/assembly"
 )
 
-var connections = flag.Int("connections", 1000, "how many idle connections a server is given")
+var connections = flag.Int("connections", 10_000, "how many idle connections a server is given")
 
 // patience is far beyond what anything here takes on a slow machine.
 const patience = 2 * time.Minute
@@ -203,19 +206,59 @@ func TestSlowClients(t *testing.T) {
 	l.healthy("afterwards")
 }
 
-// Connections that say nothing keep nobody out.
+// idleAt names the server that [TestIdleClients] holds connections to.
+const idleAt = "TEST_IDLE_AT"
+
+// Connections that say nothing keep nobody out. Their other ends are in a process of its
+// own, as systems limit how many descriptors one of them has.
 func TestIdleConnections(t *testing.T) {
+	l := listen(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := exec.CommandContext(t.Context(), self, "-test.run", "^TestIdleClients$", "-connections", strconv.Itoa(*connections))
+	clients.Env = append(os.Environ(), idleAt+"="+l.address)
+	clients.Stderr = t.Output()
+	out, err := clients.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := clients.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := clients.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, err := bufio.NewReader(out).ReadString('\n')
+	if n, open := strings.CutPrefix(strings.TrimSpace(said), "open: "); err != nil || !open {
+		t.Errorf("the clients say %q, %v", said, err)
+	} else if n != strconv.Itoa(*connections) {
+		t.Logf("the system allows for %s connections", n)
+	}
+	l.healthy("meanwhile")
+	_ = in.Close() // they may end
+	_, _ = io.Copy(io.Discard, out)
+	if err := clients.Wait(); err != nil {
+		t.Errorf("the clients end with %v", err)
+	}
+	l.healthy("afterwards")
+}
+
+// TestIdleClients is the process that [TestIdleConnections] starts: it opens connections,
+// says how many, and holds them until its input ends.
+func TestIdleClients(t *testing.T) {
+	t.Parallel()
+	l := &listener{t: t, address: os.Getenv(idleAt)}
+	if l.address == "" {
+		t.Skip("it is started by TestIdleConnections")
+	}
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	n := *connections
-	if most := int(limit.Cur/2) - 100; n > most { // each has two ends here
-		t.Logf("the system allows for %d connections", most)
-		n = most
-	}
-	l := listen(t)
-	began := time.Now()
+	n := min(*connections, int(limit.Cur)-100)
 	for i := range n {
 		conn := l.dial()
 		defer conn.Close()
@@ -225,6 +268,6 @@ func TestIdleConnections(t *testing.T) {
 			}
 		}
 	}
-	l.healthy("meanwhile")
-	t.Logf("%d connections in %s", n, time.Since(began))
+	fmt.Fprintln(os.Stdout, "open:", n)
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
