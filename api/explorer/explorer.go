@@ -169,6 +169,7 @@ func New(c Config) *Pages {
 		"when":    func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 UTC") },
 		"ago":     func(t time.Time) string { return ago(c.Now().Sub(t)) },
 		"short":   shorten,
+		"ratio":   ratio,
 		"grouped": grouped,
 		"bare":    bareRef,
 		"family":  familyName,

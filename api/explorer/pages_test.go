@@ -293,7 +293,7 @@ func found(v finding.Verdict) *projections.Finding {
 			{Family: "unit", ExamCount: 20, ExamPassed: 20, FieldCount: 30, FieldPassed: 20}, {Family: hostile, FieldCount: 20, FieldPassed: 10},
 		},
 		Test: "z_pooled", P: "0.00001", Drop: finding.Interval{Value: "0.375", Low: "0.21", High: "0.5"}, Verdict: finding.ExamOnly, GatedVerdict: v,
-		Note: hostile, DetectableDrop: "0.1821", Latency: finding.LatencyRatios{Median: "1.13"},
+		Note: hostile, DetectableDrop: "0.1821", Latency: finding.LatencyRatios{Median: "1.13125"},
 		Thresholds: finding.Thresholds{MinExam: 20, MinField: 12, MaxP: "0.01", MinDropPoints: 15, MinE: 100, MaxLost: 30},
 	}}
 }
@@ -391,7 +391,7 @@ func TestVerdictsInWords(t *testing.T) {
 		seed      finding.Verdict
 		want, not []string
 	}{
-		{finding.ExamOnly, finding.ExamOnly, []string{"Exam only", "18.3 points", "−37.5 points (−50 to −21)", "97.5 % (87.1–99.6)", "60 % (46–72)", "It does not say why."}, []string{"First sighting", "No difference found"}},
+		{finding.ExamOnly, finding.ExamOnly, []string{"Exam only", "18.3 points", "−37.5 points (−50 to −21)", "97.5 % (87.1–99.6)", "60 % (46–72)", "It does not say why.", "Field over exam: 1.13 for the half."}, []string{"First sighting", "No difference found"}},
 		{finding.Watch, finding.ExamOnly, []string{"First sighting, not confirmed", "−37.5 points", "an E-value of 100"}, []string{"Exam only"}},
 		{finding.Consistent, finding.Consistent, []string{"No difference found", "18.3 points", "is not evidence that there is none"}, []string{"Exam only"}},
 		{finding.Insufficient, finding.Insufficient, []string{"Not enough data", "The rule asks for 20 and 12.", "Anything about the agent."}, []string{"From exam to field", "blocked or missed. Above"}},

@@ -93,6 +93,15 @@ func shorten(v any) string {
 	return s
 }
 
+// ratio rounds a decimal number to hundredths, and leaves what is none.
+func ratio(text string) string {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return text
+	}
+	return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64)
+}
+
 // ago says how long something is past, in one unit. What lies ahead is told apart.
 func ago(d time.Duration) string {
 	form := "%s\u00a0ago"
