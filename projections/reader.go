@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,8 +32,9 @@ func Unreachable(err error) bool {
 		class := refused.Code[:min(2, len(refused.Code))]
 		return class == "57" || class == "53" // the operator's doing; too many of something
 	}
-	failed := new(pgconn.ConnectError)
-	return errors.As(err, &failed) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
+	failed, lost := new(pgconn.ConnectError), new(net.OpError)
+	return errors.As(err, &failed) || errors.As(err, &lost) || errors.Is(err, io.ErrUnexpectedEOF) || // the connection was cut
+		pgconn.Timeout(err) || pgconn.SafeToRetry(err)
 }
 
 // snapshot runs queries that must agree with each other.

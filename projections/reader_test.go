@@ -1,12 +1,17 @@
 package projections_test
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/karatum/mystery/domain"
@@ -526,4 +531,65 @@ func TestUnreachable(t *testing.T) {
 	if _, err := (projections.Reader{Pool: nowhere}).Programme(t.Context()); !projections.Unreachable(err) {
 		t.Errorf("without a server: %v does not count as unreachable", err)
 	}
+
+	// Ways in which a connection ends that nobody closed: no record is to blame for any.
+	for name, cut := range map[string]func(net.Conn){
+		"at the end of a message": func(proxy net.Conn) { _ = proxy.Close() },
+		"by a reset": func(proxy net.Conn) {
+			if tcp, ok := proxy.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0)
+			}
+			_ = proxy.Close()
+		},
+		"within a message": func(proxy net.Conn) {
+			_, _ = proxy.Write([]byte{'T', 0, 0})
+			_ = proxy.Close()
+		},
+	} {
+		if err := onCutConnection(t, pool, cut); !projections.Unreachable(err) {
+			t.Errorf("a connection that is cut %s: %v does not count as unreachable", name, err)
+		}
+	}
+}
+
+// onCutConnection asks the database of pool something over a connection that is cut when
+// it does, and returns the error.
+func onCutConnection(t *testing.T, pool *pgxpool.Pool, cut func(net.Conn)) error {
+	t.Helper()
+	cfg := pool.Config().ConnConfig.Copy()
+	dial := cfg.DialFunc
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	backend, err := dial(t.Context(), network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		accepted <- c
+		go func() { _, _ = io.Copy(backend, c) }()
+		_, _ = io.Copy(c, backend)
+	}()
+	cfg.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String())
+	}
+	cfg.Fallbacks = nil
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	c := <-accepted
+	time.AfterFunc(50*time.Millisecond, func() { cut(c) })
+	err = conn.QueryRow(t.Context(), "select 1 from pg_sleep(60)").Scan(new(int))
+	return err
 }
