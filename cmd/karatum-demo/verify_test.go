@@ -166,20 +166,11 @@ func (s *stage) publishMore(t *testing.T, size uint64) {
 // fetch returns an answer as it comes.
 func (s *stage) fetch(t *testing.T, path string) []byte {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.api.base+path, nil)
-	if err != nil {
-		t.Fatal(err)
+	status, body := s.probe(t, path)
+	if status != http.StatusOK {
+		t.Fatalf("GET %s: %d: %s", path, status, body)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(res.Body); err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %s, %v: %s", path, res.Status, err, &body)
-	}
-	return body.Bytes()
+	return []byte(body)
 }
 
 // A stranger has the program and nothing else.
