@@ -66,8 +66,7 @@ type Change struct {
 	// and the page is applied record by record: it is for rows that are added once.
 	Copies []string
 
-	// Numbers is a column besides that counts the rows, from 0 on. A row is then added only
-	// if the table has none with the same first argument, which is of bytes.
+	// Numbers is a column besides that counts the rows, from 0 on.
 	Numbers string
 
 	// Into is the change that makes a row, if that can make it as this change leaves it:
@@ -145,43 +144,18 @@ func (g *group) copyInto(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// number leaves out of g what is in the table already, or twice in g, and gives numbers to
-// the rest.
+// number numbers the rows of g, behind those that the table has.
 func (g *group) number(ctx context.Context, tx pgx.Tx) error {
-	table, key, number := pgx.Identifier{g.kind.Table}.Sanitize(), pgx.Identifier{g.kind.Copies[0]}.Sanitize(), pgx.Identifier{g.kind.Numbers}.Sanitize()
+	table, number := pgx.Identifier{g.kind.Table}.Sanitize(), pgx.Identifier{g.kind.Numbers}.Sanitize()
 	next := int64(0)
 	if err := tx.QueryRow(ctx, `select coalesce(max(`+number+`) + 1, 0) from `+table).Scan(&next); err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, `select `+key+` from `+table+` where `+key+` = any($1)`, g.columns[0])
-	if err != nil {
-		return err
+	numbers := make([]any, len(g.columns[0]))
+	for i := range numbers {
+		numbers[i] = next + int64(i)
 	}
-	there := make(map[string]bool)
-	var found []byte
-	if _, err := pgx.ForEachRow(rows, []any{&found}, func() error {
-		there[string(found)] = true
-		return nil
-	}); err != nil {
-		return err
-	}
-	fresh := make([][]any, len(g.columns)+1)
-	for i, k := range g.columns[0] {
-		k, ok := k.([]byte)
-		if !ok {
-			return fmt.Errorf("a row of %s is known by a %T, and not by bytes: %w", g.kind.Table, g.columns[0][i], domain.ErrInvalid)
-		}
-		if there[string(k)] {
-			continue
-		}
-		there[string(k)] = true
-		for c := range g.columns {
-			fresh[c] = append(fresh[c], g.columns[c][i])
-		}
-		fresh[len(g.columns)] = append(fresh[len(g.columns)], next)
-		next++
-	}
-	g.columns = fresh
+	g.columns = append(g.columns, numbers)
 	return nil
 }
 

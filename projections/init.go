@@ -72,7 +72,7 @@ func (r *Runner) create(ctx context.Context) (stale []Projection, err error) {
 			err := tx.QueryRow(ctx, `select version, `+uncounted+` from checkpoints c where name = $1`, p.Name).Scan(&version, &lacks)
 			switch {
 			case errors.Is(err, pgx.ErrNoRows):
-				if err = addCheckpoint(ctx, tx, p); err == nil {
+				if err = addCheckpoints(ctx, tx, p); err == nil {
 					err = createTables(ctx, tx, p, p.Tables+`; `+p.Indexes)
 				}
 			case err == nil && (version < p.Version || version == p.Version && lacks):
@@ -124,12 +124,7 @@ func (r *Runner) createBare(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, checkpointTable+`; `+parkedTable); err != nil {
 			return err
 		}
-		for _, p := range r.Projections {
-			if err := addCheckpoint(ctx, tx, p); err != nil {
-				return err
-			}
-		}
-		return nil
+		return addCheckpoints(ctx, tx, r.Projections...)
 	})
 	if err != nil {
 		return fmt.Errorf("create the checkpoints: %w", err)
@@ -196,9 +191,15 @@ func enter(ctx context.Context, tx pgx.Tx) (schema string, err error) {
 	return schema, nil
 }
 
-// addCheckpoint writes down that a projection has applied nothing, and has no tables.
-func addCheckpoint(ctx context.Context, tx pgx.Tx, p Projection) error {
-	_, err := tx.Exec(ctx, `insert into checkpoints (name, version, position, public, tables) values ($1, $2, 0, 0, '{}')`, p.Name, p.Version)
+// addCheckpoints writes down that projections have applied nothing, and have no tables.
+func addCheckpoints(ctx context.Context, tx pgx.Tx, list ...Projection) error {
+	names, versions := make([]string, len(list)), make([]int, len(list))
+	for i, p := range list {
+		names[i], versions[i] = p.Name, p.Version
+	}
+	_, err := tx.Exec(ctx, `
+		insert into checkpoints (name, version, position, public, tables)
+		select name, version, 0, 0, '{}' from unnest($1::text[], $2::int[]) as v (name, version)`, names, versions)
 	return err
 }
 
