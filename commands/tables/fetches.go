@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,6 +31,7 @@ type Fetches struct {
 	Now  func() time.Time // nil: the clock of the database
 
 	flight singleflight.Group
+	lost   sync.Map // keys of fetches that ended here, and may stand as pending all the same
 }
 
 // Fetch returns what was fetched under key if that was less than a minute ago.
@@ -62,19 +64,23 @@ func (f *Fetches) fetch(ctx context.Context, key string, fetch func(ctx context.
 	case errors.Is(err, pgx.ErrNoRows):
 		return f.wait(ctx, key)
 	case err != nil:
+		f.lost.Store(key, true)
 		return nil, unavailable(err)
 	}
+	f.lost.Delete(key)
 	answer := fetch(ctx, last)
 	if answer == nil {
 		answer = []byte{} // nothing is an answer too
 	}
 	// The caller whose claim was renewed by another in the meantime has the older answer.
-	_, err = f.Pool.Exec(ctx, `update fetches set answer = $2, pending = false where key = $1 and asked = $3`, key, answer, asked)
-	if err == nil && last == nil {
-		err = f.forget(ctx, asked.Add(-fetchForget))
-	}
-	if err != nil {
+	if _, err = f.Pool.Exec(ctx, `update fetches set answer = $2, pending = false where key = $1 and asked = $3`, key, answer, asked); err != nil {
+		f.lost.Store(key, true)
 		return nil, unavailable(err)
+	}
+	if last == nil {
+		if err := f.forget(ctx, asked.Add(-fetchForget)); err != nil {
+			return nil, unavailable(err)
+		}
 	}
 	return answer, nil
 }
@@ -91,15 +97,21 @@ func (f *Fetches) wait(ctx context.Context, key string) ([]byte, error) {
 		case err != nil:
 			return nil, unavailable(err)
 		case !pending:
+			f.lost.Delete(key)
 			return answer, nil
+		}
+		if _, lost := f.lost.Load(key); lost {
+			return nil, errNotDone // and never will be
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("it was begun less than a minute ago and is not done; try again in a minute: %w", domain.ErrUnavailable)
+			return nil, errNotDone
 		case <-look.C:
 		}
 	}
 }
+
+var errNotDone = fmt.Errorf("it was begun less than a minute ago and is not done; try again in a minute: %w", domain.ErrUnavailable)
 
 // forget deletes what was not asked for since a moment, without waiting for anybody.
 func (f *Fetches) forget(ctx context.Context, since time.Time) error {

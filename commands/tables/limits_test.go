@@ -468,6 +468,36 @@ func TestFetchesOfThoseWhoVanish(t *testing.T) {
 	}
 }
 
+// One that lost the database over a fetch knows that nothing comes of it, and does not
+// wait for that.
+func TestFetchesThatLoseTheDatabase(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	pool, killer := pgtest.Mortal(t, pgtest.Open(t))
+	f := &tables.Fetches{Pool: pool, Now: c.Now}
+	fetch := func(answer string) (string, error) {
+		got, err := f.Fetch(t.Context(), "a", func(context.Context, []byte) []byte { return []byte(answer) })
+		return string(got), err
+	}
+	killer.Arm(1) // the claim, and not the answer
+	if got, err := fetch("1"); !killer.Disarm() || err == nil {
+		t.Errorf("Fetch while the database goes away = %q, want an error", got)
+	}
+	began := time.Now()
+	if got, err := fetch("2"); !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("Fetch within the minute = %q, %v, want ErrUnavailable", got, err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("Fetch within the minute took %s: it waited for itself", took)
+	}
+	for i, want := range []string{"3", "3"} {
+		c.pass(time.Minute - time.Duration(i)*time.Second)
+		if got, err := fetch(fmt.Sprint(3 + i)); err != nil || got != want {
+			t.Errorf("Fetch behind the minute = %q, %v, want %s", got, err, want)
+		}
+	}
+}
+
 func TestLimitsWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	gone := pgtest.Open(t).Config()
