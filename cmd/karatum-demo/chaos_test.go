@@ -17,6 +17,7 @@ import (
 
 	"github.com/karatum/mystery/chain/attester"
 	"github.com/karatum/mystery/chain/rpc"
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/tables"
 	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain"
@@ -46,7 +47,8 @@ var keptSeeds = []uint64{
 // works is killed again and again. Then the sky clears, and everything that was promised
 // must hold: the ledger replays, the read models are what a fresh fold makes of it, every
 // day passes its checks but for what the weather itself explains, no task left twice, each
-// came to one end, and no limit was passed.
+// came to one end, and no limit was passed. A run in which hardly a task was sent, or a
+// fault never struck, has shown nothing and fails.
 func TestChaos(t *testing.T) {
 	inOrder(t)
 	t.Parallel()
@@ -70,7 +72,7 @@ func TestChaos(t *testing.T) {
 			c.recover(t)
 			c.weather.report(t)
 			t.Logf("%d steps, %d of them failed, %d statements, %d worker and %d attester lives", c.steps, c.failed, c.wire.ways.Load(), c.lives, c.attesters)
-			c.inspect(t)
+			c.inspect(t, *chaosDays)
 		})
 	}
 }
@@ -97,7 +99,7 @@ const (
 	chaosPerDay  = 4
 	chaosPerWeek = 18
 	chaosDelay   = 20 * time.Hour
-	chaosTask    = 3 * time.Second // how long an agent may take
+	chaosTask    = time.Second // how long an agent may take
 )
 
 // brew opens the stage, in good weather yet.
@@ -161,7 +163,7 @@ func (c *chaos) hired() *attester.Attester {
 	c.left = 5 + c.random.IntN(60)
 	a := c.prog.Attester
 	service := *c.prog.Service
-	service.Histories = nil
+	service.Histories = commands.NewHistories()
 	return &attester.Attester{
 		Ledger: &service, Reads: a.Reads, Transactions: a.Transactions, Leases: brief{&tables.Leases{Pool: c.prog.Reader.Pool}},
 		Chain: a.Chain, EAS: a.EAS, Resolver: a.Resolver, Key: a.Key, Policy: a.Policy, Ceiling: a.Ceiling, Now: a.Now, Rand: a.Rand, Log: slog.New(slog.DiscardHandler),
@@ -329,8 +331,8 @@ func (c *chaos) recover(t *testing.T) {
 	}
 }
 
-// inspect holds what is on record against everything that was promised.
-func (c *chaos) inspect(t *testing.T) {
+// inspect holds what is on record of so many days against everything that was promised.
+func (c *chaos) inspect(t *testing.T, days int) {
 	t.Helper()
 	if err := c.prog.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
@@ -348,7 +350,8 @@ func (c *chaos) inspect(t *testing.T) {
 		t.Errorf("verify finds: %+v", f)
 	}
 	a := c.account(t)
-	t.Logf("%d records, %d consents, %d tasks sent, which ended as %v", v.Records, len(a.consents), a.sends, a.ends)
+	t.Logf("%d records, %d consents, %d of %d tasks sent and %d answered, which ended as %v", v.Records, len(a.consents), a.sends, len(a.slots), a.answered, a.ends)
+	a.enough(t, days)
 	for _, granted := range a.consents {
 		c.inspectDays(t, granted, a)
 	}
@@ -358,6 +361,7 @@ func (c *chaos) inspect(t *testing.T) {
 type account struct {
 	consents []consent.Granted
 	sends    int
+	answered int // sent, and graded by what the agent said
 	ends     map[string]int
 
 	planned map[string]bool // by consent and day
@@ -368,6 +372,21 @@ type account struct {
 
 // A slotLife is when a task came to its end, and when it was to be revealed and was.
 type slotLife struct{ ended, due, revealed time.Time }
+
+// enough holds that there was something for the weather to strike at. The weather is bad
+// for most of the time, so most tasks are not sent; a few days may show next to nothing.
+func (a *account) enough(t *testing.T, days int) {
+	t.Helper()
+	const long = 50 // days
+	switch planned := len(a.slots); {
+	case a.sends == 0 || a.answered == 0:
+		t.Errorf("of %d tasks %d were sent and %d answered", planned, a.sends, a.answered)
+	case days < long:
+	case 2*planned < days || 6*a.sends < planned || 2*a.answered < a.sends:
+		t.Errorf("in %d days there were %d tasks, of which %d were sent and %d answered; want one every other day, a sixth of them sent, and half of those answered",
+			days, planned, a.sends, a.answered)
+	}
+}
 
 func key(consentID string, n any) string { return fmt.Sprint(consentID, "/", n) }
 
@@ -412,6 +431,9 @@ func (c *chaos) account(t *testing.T) *account {
 			}
 			life.due = life.due.Add(chaosDelay)
 			a.slots[r.Stream.ID()] = life
+			if e.Result.Outcome == task.Pass || e.Result.Outcome == task.Fail {
+				a.answered++
+			}
 		}
 	}
 	for key, n := range c.door.asked {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/commands/agents"
 	"github.com/karatum/mystery/commands/worker"
 	"github.com/karatum/mystery/domain"
@@ -255,7 +256,7 @@ func (f *fleet) born(t *testing.T, lifetime int64) *mortal {
 		m.left.Store(1 + f.random.Int64N(lifetime))
 	}
 	service := *w.Service
-	service.Log, service.Histories = &mortalLog{service.Log, m, rand.New(rand.NewPCG(f.random.Uint64(), 0))}, nil
+	service.Log, service.Histories = &mortalLog{service.Log, m, rand.New(rand.NewPCG(f.random.Uint64(), 0))}, commands.NewHistories()
 	m.Worker = &worker.Worker{
 		Service: &service, Work: w.Work, Field: mortalField{w.Field, m}, Gate: w.Gate, Turns: w.Turns, Bodies: w.Bodies,
 		Rand: w.Rand, Now: w.Now, Sources: w.Sources, Parallel: 1, Log: w.Log,

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -55,7 +58,12 @@ func lay(t *testing.T, url string) *wire {
 	}
 	w := &wire{config: c, conns: make(map[net.Conn]bool)}
 	w.network, w.server = pgconn.NetworkAddress(c.Host, c.Port)
-	if w.listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"); err != nil {
+	dir, err := os.MkdirTemp("", "wire") //nolint:usetesting // that of a test may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if w.listener, err = (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, ".s.PGSQL.5432")); err != nil {
 		t.Fatal(err)
 	}
 	var served sync.WaitGroup
@@ -78,8 +86,7 @@ func lay(t *testing.T, url string) *wire {
 
 // url returns the connection string of the database behind the wire.
 func (w *wire) url() string {
-	_, port, _ := net.SplitHostPort(w.listener.Addr().String())
-	url := "host=127.0.0.1 port=" + port + " user=" + w.config.User + " dbname=" + w.config.Database + " sslmode=disable connect_timeout=5"
+	url := "host=" + filepath.Dir(w.listener.Addr().String()) + " port=5432 user=" + w.config.User + " dbname=" + w.config.Database + " sslmode=disable connect_timeout=5"
 	if w.config.Password != "" {
 		url += " password='" + w.config.Password + "'"
 	}
@@ -147,8 +154,9 @@ func (p *passage) forth() {
 	if err != nil || cancels {
 		return
 	}
+	in, out := bufio.NewReader(p.client), bufio.NewWriter(p.server)
 	for {
-		kind, message, err := read(p.client)
+		kind, message, err := read(in)
 		if err != nil {
 			return
 		}
@@ -170,16 +178,26 @@ func (p *passage) forth() {
 		if p.swallows() {
 			continue
 		}
-		if _, err := p.server.Write(message); err != nil {
+		if err := pass(message, in, out); err != nil {
 			return
 		}
 	}
 }
 
+// pass passes a message on, together with those behind it that are there already: most are
+// small, and come by the dozen.
+func pass(message []byte, in *bufio.Reader, out *bufio.Writer) error {
+	if _, err := out.Write(message); err != nil || in.Buffered() > 0 {
+		return err
+	}
+	return out.Flush()
+}
+
 // back passes on what the database says.
 func (p *passage) back() {
+	in, out := bufio.NewReader(p.server), bufio.NewWriter(p.client)
 	for {
-		kind, message, err := read(p.server)
+		kind, message, err := read(in)
 		if err != nil {
 			return
 		}
@@ -190,7 +208,7 @@ func (p *passage) back() {
 				return
 			}
 		default:
-			if _, err := p.client.Write(message); err != nil {
+			if err := pass(message, in, out); err != nil {
 				return
 			}
 		}
