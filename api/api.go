@@ -117,6 +117,7 @@ type server struct {
 	lookout   *lookout
 	kept      *lru.Cache[string, kept]
 	headings  headings
+	consents  *lru.Cache[string, signedConsent]
 	reference *explorer.Reference // for people, of what is served to programs
 }
 
@@ -140,7 +141,14 @@ func New(c Config) http.Handler {
 	if err != nil {
 		panic(fmt.Sprintf("api: %v", err)) // the number is a good one
 	}
-	s := &server{Config: c, router: chi.NewRouter(), kept: answers, lookout: &lookout{look: c.Reader.AsOf}, headings: newHeadings()}
+	consents, err := lru.New[string, signedConsent](keptConsents)
+	if err != nil {
+		panic(fmt.Sprintf("api: %v", err)) // the same
+	}
+	if c.Ledger.Cache == nil {
+		c.Ledger.Cache = new(publiclog.Cache)
+	}
+	s := &server{Config: c, router: chi.NewRouter(), kept: answers, lookout: &lookout{look: c.Reader.AsOf}, headings: newHeadings(), consents: consents}
 	s.pages = s.explorer()
 	if s.Watch != nil {
 		s.router.Use(s.Watch)

@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
-	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -21,16 +18,13 @@ import (
 
 	"github.com/karatum/mystery/commands"
 	"github.com/karatum/mystery/domain"
-	"github.com/karatum/mystery/domain/agent"
-	"github.com/karatum/mystery/domain/batch"
 	"github.com/karatum/mystery/domain/consent"
 	"github.com/karatum/mystery/domain/identity"
 	"github.com/karatum/mystery/domain/ledger"
-	"github.com/karatum/mystery/domain/plan"
-	"github.com/karatum/mystery/domain/seal"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/terms"
 	"github.com/karatum/mystery/domain/verify"
+	"github.com/karatum/mystery/projections"
 	"github.com/karatum/mystery/projections/publiclog"
 )
 
@@ -42,12 +36,19 @@ type bundleScope struct {
 	consent string
 	day     uint32 // 0 for all
 	shop    string // "" for all
+	pinned  uint64 // the hour of the seal that the reveal of the slot names, if it is known; it only saves looking
 }
 
 func (b bundleScope) whole() bool { return b.day == 0 }
 
 // shopScope returns the scope of a slot.
-func shopScope(p ShopSummary) bundleScope { return bundleScope{p.Consent, p.Day, p.ID} }
+func shopScope(p projections.Shop) bundleScope {
+	scope := bundleScope{consent: p.Consent, day: p.Day, shop: p.ID}
+	if p.Revealed != nil && p.Revealed.Pinned.Path != nil {
+		scope.pinned = p.Revealed.Pinned.Hour
+	}
+	return scope
+}
 
 type bundleInput struct {
 	Shop    string `query:"shop" pattern:"^shp_[a-z2-7]{20}_[0-9]{8}_[0-9]{2}$" doc:"All about one slot." example:"shp_mfzwizlsmjrxg43vmvzc_20260301_07"`
@@ -75,7 +76,7 @@ func (s *server) registerBundle(api huma.API) {
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			scope = shopScope(shopOf(p))
+			scope = shopScope(p)
 		}
 		return &huma.StreamResponse{Body: func(c huma.Context) {
 			r, w := humachi.Unwrap(c)
@@ -125,52 +126,58 @@ func (s *server) writeBundle(ctx context.Context, w io.Writer, scope bundleScope
 		return err
 	}
 	return s.Ledger.View(ctx, func(v *publiclog.View) error {
-		return s.writeBundleOf(ctx, v, w, signed.Payload, scope, begin)
+		g, err := s.gather(ctx, v, signed.Payload, scope, s.Bodies)
+		if err != nil {
+			return err
+		}
+		return g.write(ctx, w, begin)
 	})
 }
 
-// writeBundleOf writes a bundle as of a view of the log.
-func (s *server) writeBundleOf(ctx context.Context, v *publiclog.View, w io.Writer, signed consent.Payload, scope bundleScope, begin func(publiclog.Head)) error {
-	documents, err := documentsOf(signed)
+// write writes a bundle of what was gathered.
+func (g *gathering) write(ctx context.Context, w io.Writer, begin func(publiclog.Head)) error {
+	documents, err := documentsOf(g.signed)
 	if err != nil {
 		return err
 	}
-	indexes, commits, err := s.selected(ctx, v, scope, signed.Agent)
+	indexes, commits, err := g.selected(ctx)
 	if err != nil {
 		return err
 	}
-	rolled, batches, err := s.rolled(ctx, v, commits)
+	rolled, batches, err := g.rolled(ctx, commits)
 	if err != nil {
 		return err
 	}
 	indexes = append(indexes, batches...)
 	slices.Sort(indexes)
-	begin(v.Head)
-	b, err := verify.NewBundleWriter(w, v.Note, v.Key, documents, rolled)
+	begin(g.view.Head)
+	b, err := verify.NewBundleWriter(w, g.view.Note, g.view.Key, documents, rolled)
 	if err != nil {
 		return err
 	}
 	var shown []shownSlot
-	for p, err := range v.Proven(ctx, indexes) {
+	for p, err := range g.view.Proven(ctx, indexes, g.known) {
 		if err != nil {
 			return err
 		}
-		r, e, err := read(p.Leaf)
-		if err != nil {
-			return err
+		var r ledger.Record
+		if err := json.Unmarshal(p.Leaf.Record, &r); err != nil {
+			return fmt.Errorf("read leaf %d: %w", p.Leaf.Index, err)
 		}
 		if err := b.Record(verify.Proven{Index: p.Leaf.Index, Path: p.Path, Prev: p.Leaf.Prev, Record: r}); err != nil {
 			return err
 		}
-		shown = shownWith(shown, r.Stream, e)
+		if shown, err = shownWith(shown, r); err != nil {
+			return fmt.Errorf("read leaf %d: %w", p.Leaf.Index, err)
+		}
 	}
 	for _, slot := range shown {
-		if err := s.writeReply(ctx, b, slot); err != nil {
+		if err := g.writeReply(ctx, b, slot); err != nil {
 			return err
 		}
 	}
 	for _, slot := range shown {
-		if err := s.writeSession(ctx, b, slot); err != nil {
+		if err := g.writeSession(ctx, b, slot); err != nil {
 			return err
 		}
 	}
@@ -184,36 +191,41 @@ type shownSlot struct {
 }
 
 // shownWith returns the slots whose replies and sessions are public after one more
-// event.
-func shownWith(list []shownSlot, stream ledger.Stream, e domain.Event) []shownSlot {
+// record.
+func shownWith(list []shownSlot, r ledger.Record) ([]shownSlot, error) {
+	id := r.Stream.ID()
+	if r.Stream != shop.StreamOf(id) {
+		return list, nil
+	}
+	e, err := catalog().Decode(r.Type, r.Data)
 	switch e := e.(type) {
 	case shop.Revealed:
 		list = append(list, shownSlot{
-			id: stream.ID(), reply: !e.Result.ReplyHash.IsZero(),
+			id: id, reply: !e.Result.ReplyHash.IsZero(),
 			session: slices.ContainsFunc(e.Records, func(r ledger.Record) bool { return r.Type == shop.SessionOpened{}.EventType() }),
 		})
 	case shop.Erased:
-		list = slices.DeleteFunc(list, func(s shownSlot) bool { return s.id == stream.ID() })
+		list = slices.DeleteFunc(list, func(s shownSlot) bool { return s.id == id })
 	}
-	return list
+	return list, err
 }
 
-func (s *server) writeReply(ctx context.Context, b *verify.BundleWriter, slot shownSlot) error {
+func (g *gathering) writeReply(ctx context.Context, b *verify.BundleWriter, slot shownSlot) error {
 	if !slot.reply {
 		return nil
 	}
-	salt, body, ok, err := s.salted(ctx, shop.ReplyKey(slot.id))
+	salt, body, ok, err := g.salted(ctx, shop.ReplyKey(slot.id))
 	if err != nil || !ok {
 		return err
 	}
 	return b.Reply(verify.Reply{Shop: slot.id, Salt: salt, Body: body})
 }
 
-func (s *server) writeSession(ctx context.Context, b *verify.BundleWriter, slot shownSlot) error {
+func (g *gathering) writeSession(ctx context.Context, b *verify.BundleWriter, slot shownSlot) error {
 	if !slot.session {
 		return nil
 	}
-	salt, body, ok, err := s.salted(ctx, shop.SessionKey(slot.id))
+	salt, body, ok, err := g.salted(ctx, shop.SessionKey(slot.id))
 	if err != nil || !ok {
 		return err
 	}
@@ -226,8 +238,8 @@ func (s *server) writeSession(ctx context.Context, b *verify.BundleWriter, slot 
 
 // salted returns a body that an event commits to, if it is there: it may be lost, or
 // erased since the checkpoint.
-func (s *server) salted(ctx context.Context, key string) (salt domain.Hash, body []byte, ok bool, err error) {
-	raw, body, err := s.Bodies.Get(ctx, key)
+func (g *gathering) salted(ctx context.Context, key string) (salt domain.Hash, body []byte, ok bool, err error) {
+	raw, body, err := g.bodies.Get(ctx, key)
 	switch {
 	case errors.Is(err, domain.ErrNotFound):
 		return salt, nil, false, nil
@@ -275,197 +287,4 @@ func read(l publiclog.Leaf) (r ledger.Record, e domain.Event, err error) {
 		err = fmt.Errorf("read leaf %d: %w", l.Index, err)
 	}
 	return r, e, err
-}
-
-// Over how many days before a day its cap counts tasks.
-const capDays = 6
-
-// selected returns the leaves that a bundle holds: the consents of the agent, the plans
-// in scope and those of the six days before, the slots, and their seals. Commits are
-// those of the slots, and the roots of the seals that reveals name.
-func (s *server) selected(ctx context.Context, v *publiclog.View, scope bundleScope, ref agent.Ref) (indexes []uint64, commits []domain.Hash, err error) {
-	consents, err := s.headings.of(ctx, v, consent.StreamOf(ref))
-	if err != nil {
-		return nil, nil, err
-	}
-	covered, own := false, -1
-	for i, h := range consents {
-		indexes = append(indexes, h.index)
-		if h.consent == scope.consent {
-			covered = true
-			if h.granted {
-				own = i
-			}
-		}
-	}
-	if !covered {
-		return nil, nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", scope.consent, domain.ErrNotFound)
-	}
-	if own < 0 {
-		return indexes, nil, nil // it was refused
-	}
-	from, to := scope.day, scope.day
-	if scope.whole() {
-		from, to = consents[own].from, consents[own].to
-	}
-	var slots []ledger.Stream
-	for _, c := range consents {
-		if !c.granted {
-			continue
-		}
-		plans, err := s.headings.of(ctx, v, plan.StreamOf(c.consent))
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, h := range plans {
-			if h.from < from-min(capDays, from) || h.from > to {
-				continue
-			}
-			indexes = append(indexes, h.index)
-			if h.planned && c.consent == scope.consent && h.from >= from {
-				slots = append(slots, slotsOf(scope, h.from)...)
-			}
-		}
-	}
-	places, err := v.Indexes(ctx, slots)
-	if err != nil {
-		return nil, nil, err
-	}
-	found := slices.Sorted(joined(places))
-	if scope.shop != "" && len(found) == 0 {
-		return nil, nil, fmt.Errorf("the signed log does not cover the slot %s yet: %w", scope.shop, domain.ErrNotFound)
-	}
-	hours, commits, err := committed(ctx, v, found)
-	if err != nil {
-		return nil, nil, err
-	}
-	indexes = append(indexes, found...)
-	seals, err := sealsOf(ctx, v, scope, consents[own].from, hours)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, l := range seals {
-		_, e, err := read(l)
-		if err != nil {
-			return nil, nil, err
-		}
-		sealed, ok := e.(seal.Sealed)
-		if ok && hours[sealed.Hour] {
-			commits = append(commits, sealed.Root)
-		}
-		if ok && (scope.whole() || hours[sealed.Hour]) {
-			indexes = append(indexes, l.Index)
-		}
-	}
-	return indexes, commits, nil
-}
-
-// joined yields the places of all streams.
-func joined(places map[ledger.Stream][]uint64) iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		for _, of := range places {
-			for _, index := range of {
-				if !yield(index) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// sealsOf returns seals of a consent whose first day is given: all that are in scope, and
-// others maybe.
-func sealsOf(ctx context.Context, v *publiclog.View, scope bundleScope, firstDay uint32, hours map[uint64]bool) ([]publiclog.Leaf, error) {
-	stream := seal.StreamOf(scope.consent)
-	if scope.whole() {
-		return v.Stream(ctx, stream, 1, math.MaxInt32)
-	}
-	named := slices.Sorted(maps.Keys(hours))
-	for i, hour := range named {
-		version, err := verify.FindSeal(firstDay, hour, func(version uint64) (uint64, error) {
-			leaves, err := v.Stream(ctx, stream, version, 1)
-			if err != nil || len(leaves) == 0 {
-				return 0, err
-			}
-			_, e, err := read(leaves[0])
-			sealed, _ := e.(seal.Sealed)
-			return sealed.Hour, err
-		})
-		if errors.Is(err, domain.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		return v.Stream(ctx, stream, version, int(named[len(named)-1]-named[i])+1) //nolint:gosec // within a day and the next
-	}
-	return nil, nil
-}
-
-// slotsOf returns the streams of the slots of a day that are in scope.
-func slotsOf(scope bundleScope, day uint32) (streams []ledger.Stream) {
-	if scope.shop != "" {
-		return []ledger.Stream{shop.StreamOf(scope.shop)}
-	}
-	for slot := range uint32(plan.Slots) {
-		streams = append(streams, shop.StreamOf(plan.ShopID(scope.consent, day, slot)))
-	}
-	return streams
-}
-
-// committed returns the commits of slots, and the hours of the seals that their reveals
-// name.
-func committed(ctx context.Context, v *publiclog.View, slots []uint64) (hours map[uint64]bool, commits []domain.Hash, err error) {
-	hours = make(map[uint64]bool)
-	for p, err := range v.Proven(ctx, slots) {
-		if err != nil {
-			return nil, nil, err
-		}
-		_, e, err := read(p.Leaf)
-		if err != nil {
-			return nil, nil, err
-		}
-		switch e := e.(type) {
-		case shop.Committed:
-			commits = append(commits, e.Commit)
-		case shop.Revealed:
-			if e.Pinned.Path != nil {
-				hours[e.Pinned.Hour] = true
-			}
-		}
-	}
-	return hours, commits, nil
-}
-
-// rolled returns the places of commits in batches that the signed log covers, and the
-// leaves of what it has of these batches, of those before them, which they go on behind,
-// and of the first one, which tells since when there are batches.
-func (s *server) rolled(ctx context.Context, v *publiclog.View, commits []domain.Hash) (list []verify.Rolled, indexes []uint64, err error) {
-	proofs, err := s.Reader.CommitProofs(ctx, commits)
-	if err != nil {
-		return nil, nil, err
-	}
-	var streams []ledger.Stream
-	for _, p := range proofs {
-		if p.Batch != nil {
-			streams = append(streams, batch.StreamOf(p.Batch.Batch), batch.StreamOf(p.Batch.Batch-1), batch.StreamOf(1))
-		}
-	}
-	slices.Sort(streams)
-	places, err := v.Indexes(ctx, slices.Compact(streams))
-	if err != nil {
-		return nil, nil, err
-	}
-	shown := make(map[ledger.Stream][]uint64)
-	for commit, p := range proofs {
-		if p.Batch == nil || len(places[batch.StreamOf(p.Batch.Batch)]) == 0 {
-			continue
-		}
-		n := p.Batch.Batch
-		for _, of := range []uint64{n, n - 1, 1} {
-			shown[batch.StreamOf(of)] = places[batch.StreamOf(of)]
-		}
-		list = append(list, verify.Rolled{Batch: n, Commit: commit, Index: p.Index, Path: p.Path})
-	}
-	return list, slices.Collect(joined(shown)), nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -36,15 +37,16 @@ func (*trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryDat
 func (*trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // A page of a slot that nobody has asked for yet comes soon: checking it asks the database
-// for a bounded number of things, however many days its consent has. What a page takes in
+// for a bounded number of things, however many days its consent has, and for fewer if another
+// slot was looked at before. It says what a page says that was kept. What a page takes in
 // milliseconds depends on the machine, and is no matter of a test.
 func TestColdPages(t *testing.T) {
 	t.Parallel()
-	const bound = 40
+	const first, next, warm = 20, 12, 5
 	w := newWorld(t).furnish()
 	log := w.publicLog()
 	d := w.seal(w.grant(house), house)
-	for _, slot := range d.tasks[:2] {
+	for _, slot := range d.tasks {
 		d.send(slot, "5280 feet")
 		d.pass(time.Hour)
 		d.reveal(slot, passed("5280 feet"))
@@ -59,27 +61,57 @@ func TestColdPages(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	w.ok(err)
 	t.Cleanup(pool.Close)
-	serve := func(slot int, h http.Handler) int64 {
+	c := w.config
+	c.Reader, c.Ledger = projections.Reader{Pool: pool}, publiclog.Reader{Pool: pool}
+	get := func(h http.Handler, path, accept string) (body string, trips int64) {
 		t.Helper()
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/mystery/shops/"+d.shop(slot), nil)
-		r.Header.Set("Accept", "text/html")
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Header.Set("Accept", accept)
 		rec, before := httptest.NewRecorder(), count.Load()
 		h.ServeHTTP(rec, r)
 		if rec.Code != http.StatusOK {
-			t.Fatalf("GET %s: %d", r.URL, rec.Code)
+			t.Fatalf("GET %s: %d", path, rec.Code)
 		}
-		return count.Load() - before
+		return rec.Body.String(), count.Load() - before
 	}
-	c := w.config
-	c.Reader, c.Ledger = projections.Reader{Pool: pool}, publiclog.Reader{Pool: pool}
+	page := func(h http.Handler, slot int) (string, int64) {
+		t.Helper()
+		return get(h, "/mystery/shops/"+d.shop(slot), "text/html")
+	}
+	bounded := func(what string, trips, bound int64) {
+		t.Helper()
+		if trips > bound {
+			t.Errorf("the page of a slot takes %d trips to the database %s, want %d at most", trips, what, bound)
+		}
+	}
+
 	h := api.New(c)
-	few := serve(d.tasks[0], h)
+	_, trips := page(h, d.tasks[0])
+	bounded("in a process that has just started", trips, first)
+	_, trips = page(h, d.tasks[1])
+	bounded("behind that of another slot", trips, next)
+	_, trips = page(h, d.pads[0])
+	bounded("behind that of another slot, if it is a pad", trips, next)
 	d.later(25)
 	log.publish()
 	w.ok(w.runner.CatchUp(t.Context()))
-	many, again := serve(d.tasks[1], api.New(c)), serve(d.tasks[1], h)
-	t.Logf("the page of a slot takes %d trips to the database in a process that has just started, %d with 25 days more, and %d where days are known", few, many, again)
-	if few > bound || many > few || again > few {
-		t.Errorf("the page of a slot takes %d, %d and %d trips to the database; want no more with more days, and %d at most", few, many, again, bound)
+	_, trips = page(h, d.tasks[1])
+	bounded("with more days than it knows of", trips, first)
+	_, trips = page(api.New(c), d.tasks[1])
+	bounded("with more days, in a process that has just started", trips, first)
+
+	for _, slot := range []int{d.tasks[2], d.pads[1]} {
+		cold, _ := page(api.New(c), slot)
+		_, _ = page(h, slot)
+		kept, trips := page(h, slot)
+		bounded("once it is kept", trips, warm)
+		if kept != cold {
+			t.Errorf("the page of slot %d is not the same once it is kept: %s", slot, cmp.Diff(cold, kept))
+		}
+		verify := root + "/shops/" + d.shop(slot) + "/verify"
+		cold, _ = get(api.New(c), verify, "application/json")
+		if again, _ := get(h, verify, "application/json"); again != cold {
+			t.Errorf("the checks of slot %d are not the same where something is known: %s", slot, cmp.Diff(cold, again))
+		}
 	}
 }

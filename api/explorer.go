@@ -25,7 +25,7 @@ func (s *server) explorer() *explorer.Pages {
 		Checker: checker.Built(),
 		Verify:  s.verifyShop,
 		Reply: func(ctx context.Context, p projections.Shop) ([]byte, error) {
-			_, body, err := s.reply(ctx, p)
+			_, body, err := replyTo(ctx, p, s.Bodies)
 			return body, err
 		},
 		OwnerReply: func(ctx context.Context, r projections.FindingReply) (string, error) {

@@ -167,6 +167,11 @@ func (s *server) shop(ctx context.Context, id string) (b shopBody, err error) {
 	if err != nil {
 		return b, err
 	}
+	return shopBodyOf(ctx, p, s.Bodies)
+}
+
+// shopBodyOf returns what is said of a slot, with what lies beside the log of it.
+func shopBodyOf(ctx context.Context, p projections.Shop, bodies Bodies) (b shopBody, err error) {
 	b.ShopSummary = shopOf(p)
 	if p.Revealed == nil {
 		return b, nil
@@ -176,7 +181,7 @@ func (s *server) shop(ctx context.Context, id string) (b shopBody, err error) {
 		b.Revealed.Erased = &erasedBody{p.ErasedAt, p.Reason}
 		return b, nil // whatever may still be there
 	}
-	salt, body, err := s.reply(ctx, p)
+	salt, body, err := replyTo(ctx, p, bodies)
 	if err != nil {
 		return b, err
 	}
@@ -188,7 +193,7 @@ func (s *server) shop(ctx context.Context, id string) (b shopBody, err error) {
 	if !slices.ContainsFunc(p.Revealed.Records, func(r ledger.Record) bool { return r.Type == opened }) {
 		return b, nil
 	}
-	salt, body, err = s.body(ctx, shop.SessionKey(id))
+	salt, body, err = bodyOf(ctx, bodies, shop.SessionKey(p.ID))
 	if err != nil || salt == nil {
 		return b, err
 	}
@@ -196,18 +201,18 @@ func (s *server) shop(ctx context.Context, id string) (b shopBody, err error) {
 	return b, domain.Unmarshal(body, &b.Revealed.Session.Session)
 }
 
-// reply returns the reply to a task that was revealed and not erased since, nothing if
+// replyTo returns the reply to a task that was revealed and not erased since, nothing if
 // there is none. Before that a body is nobody's business, and after it none may be left.
-func (s *server) reply(ctx context.Context, p projections.Shop) (salt, body []byte, err error) {
+func replyTo(ctx context.Context, p projections.Shop, bodies Bodies) (salt, body []byte, err error) {
 	if p.Revealed == nil || !p.ErasedAt.IsZero() || p.Revealed.Result.ReplyHash.IsZero() {
 		return nil, nil, nil
 	}
-	return s.body(ctx, shop.ReplyKey(p.ID))
+	return bodyOf(ctx, bodies, shop.ReplyKey(p.ID))
 }
 
-// body returns what lies beside the log, nothing if it is lost.
-func (s *server) body(ctx context.Context, key string) (salt, body []byte, err error) {
-	salt, body, err = s.Bodies.Get(ctx, key)
+// bodyOf returns what lies beside the log, nothing if it is lost.
+func bodyOf(ctx context.Context, bodies Bodies, key string) (salt, body []byte, err error) {
+	salt, body, err = bodies.Get(ctx, key)
 	if errors.Is(err, domain.ErrNotFound) {
 		return nil, nil, nil
 	}

@@ -11,9 +11,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/karatum/mystery/domain"
-	"github.com/karatum/mystery/domain/seal"
+	"github.com/karatum/mystery/domain/consent"
+	"github.com/karatum/mystery/domain/ledger"
 	"github.com/karatum/mystery/domain/shop"
 	"github.com/karatum/mystery/domain/verify"
+	"github.com/karatum/mystery/projections"
 	"github.com/karatum/mystery/projections/publiclog"
 )
 
@@ -82,76 +84,120 @@ func (s *server) registerVerify(api huma.API) {
 // from the public log is of one view of it.
 func (s *server) verifyShop(ctx context.Context, id string) (*verify.ShopReport, error) {
 	unprefixed, _, _ := strings.Cut(strings.TrimPrefix(id, "shp_"), "_")
-	signed, err := s.consent(ctx, "cns_"+unprefixed)
+	signed, err := s.signedConsent(ctx, "cns_"+unprefixed)
 	if err != nil {
 		return nil, err
 	}
-	body, err := s.shop(ctx, id)
+	p, day, err := s.Reader.ShopAndPlan(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	day, err := s.Reader.Plan(ctx, body.Consent, body.Day)
+	bodies := &remembered{Bodies: s.Bodies}
+	body, err := shopBodyOf(ctx, p, bodies)
 	if err != nil {
 		return nil, err
 	}
-	var a verify.Answers
+	a := verify.Answers{Consent: signed.answer}
 	for _, part := range []struct {
 		into *[]byte
 		of   any
-	}{{&a.Consent, signed}, {&a.Day, planOf(day)}, {&a.Shop, body}, {&a.Stream, leavesOf(nil, publiclog.Head{}).Body}} {
+	}{{&a.Day, planOf(day)}, {&a.Shop, body}, {&a.Stream, leavesOf(nil, publiclog.Head{}).Body}} {
 		if *part.into, err = json.Marshal(part.of); err != nil {
 			return nil, err
 		}
 	}
-	err = s.Ledger.View(ctx, func(v *publiclog.View) error { return s.answerFromLog(ctx, v, &a, signed, shopScope(body.ShopSummary)) })
+	err = s.Ledger.View(ctx, func(v *publiclog.View) error {
+		g, err := s.gather(ctx, v, signed.payload, shopScope(p), bodies)
+		if err != nil {
+			return err
+		}
+		return g.answer(ctx, &a, p)
+	})
 	if err != nil && !errors.Is(err, domain.ErrNotFound) { // nothing is signed yet
 		return nil, err
 	}
 	return verify.Shop(a)
 }
 
-// answerFromLog adds what the public log answers about a slot.
-func (s *server) answerFromLog(ctx context.Context, v *publiclog.View, a *verify.Answers, signed consentBody, scope bundleScope) error {
-	leaves, err := v.Stream(ctx, shop.StreamOf(scope.shop), 1, 10)
+// answer adds what the public log answers about a slot.
+func (g *gathering) answer(ctx context.Context, a *verify.Answers, p projections.Shop) error {
+	leaves, err := g.slots(ctx, []ledger.Stream{shop.StreamOf(p.ID)})
 	if err != nil {
 		return err
 	}
 	if a.Stream, err = json.Marshal(leavesOf(leaves, publiclog.Head{}).Body); err != nil {
 		return err
 	}
-	a.Seal, err = verify.SealOf(*a, func(version uint64) ([]byte, error) {
-		leaves, err := v.Stream(ctx, seal.StreamOf(scope.consent), version, 1)
-		if err != nil || len(leaves) == 0 {
-			return nil, err
+	if p.Revealed != nil {
+		a.Seal, err = verify.PinnedSeal(g.signed.FirstDay, p.Day, p.Revealed.Pinned, func(version uint64) ([]byte, error) {
+			leaves, err := g.seal(ctx, version)
+			if err != nil || len(leaves) == 0 {
+				return nil, err
+			}
+			return json.Marshal(recordOf(leaves[0]))
+		})
+		if err != nil {
+			return err
 		}
-		return json.Marshal(recordOf(leaves[0]))
-	})
-	if err != nil {
-		return err
 	}
 	var out bytes.Buffer
-	if err := s.writeBundleOf(ctx, v, &out, signed.Payload, scope, func(publiclog.Head) {}); err != nil {
+	if err := g.write(ctx, &out, func(publiclog.Head) {}); err != nil {
 		return err // [domain.ErrNotFound] if the log does not cover the slot yet
 	}
 	a.Bundle = out.Bytes()
 	return nil
 }
 
+// keptConsents is of how many consents answers are kept for the slots under them.
+const keptConsents = 64
+
+// A signedConsent is the answer about a consent, as of a state of the read models.
+type signedConsent struct {
+	asOf    projections.AsOf
+	payload consent.Payload
+	answer  []byte
+}
+
+// signedConsent returns the answer about a consent. All slots under it share one for as
+// long as nothing is recorded.
+func (s *server) signedConsent(ctx context.Context, id string) (signedConsent, error) {
+	before, err := s.lookout.AsOf(ctx)
+	if err != nil {
+		return signedConsent{}, err
+	}
+	if k, ok := s.consents.Get(id); ok && k.asOf == before {
+		return k, nil
+	}
+	b, err := s.consent(ctx, id)
+	if err != nil {
+		return signedConsent{}, err
+	}
+	k := signedConsent{asOf: before, payload: b.Payload}
+	if k.answer, err = json.Marshal(b); err != nil {
+		return k, err
+	}
+	after, err := s.lookout.AsOf(ctx)
+	if err == nil && after == before {
+		s.consents.Add(id, k)
+	}
+	return k, err
+}
+
 // verifyDay checks a day from the very bundle that a stranger would ask for.
-func (s *server) verifyDay(ctx context.Context, consent string, day uint32) (*verify.DayReport, error) {
-	c, err := s.Reader.Consent(ctx, consent)
+func (s *server) verifyDay(ctx context.Context, id string, day uint32) (*verify.DayReport, error) {
+	c, err := s.Reader.Consent(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if !c.Payload.Covers(day) {
-		return nil, fmt.Errorf("%s does not cover day %d: %w", consent, day, domain.ErrNotFound)
+		return nil, fmt.Errorf("%s does not cover day %d: %w", id, day, domain.ErrNotFound)
 	}
-	data, err := s.bundle(ctx, bundleScope{consent: consent, day: day})
+	data, err := s.bundle(ctx, bundleScope{consent: id, day: day})
 	if err != nil {
 		return nil, err
 	}
 	if data == nil {
-		return nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", consent, domain.ErrNotFound)
+		return nil, fmt.Errorf("the signed log does not cover the consent %s yet: %w", id, domain.ErrNotFound)
 	}
-	return verify.DayOf(data, consent, day)
+	return verify.DayOf(data, id, day)
 }

@@ -27,11 +27,34 @@ func Canonical(v any) ([]byte, error) {
 // behind it, if that value is canonical. It reports false for any other, and for a few that
 // it takes too long to tell of.
 func CutCanonical(data []byte) (value, rest []byte, ok bool) {
-	s := sorter{src: data, dst: make([]byte, 0, len(data))}
+	s := sorter{src: data, dst: make([]byte, 0, extent(data))}
 	if !s.value() || !bytes.Equal(s.dst, data[:s.at]) || !utf8.Valid(s.dst) {
 		return nil, nil, false
 	}
 	return s.dst, data[s.at:], true
+}
+
+// extent returns how long the object or array is that data begins with, roughly if it is
+// not well-formed.
+func extent(data []byte) int {
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth <= 0 {
+				return i + 1
+			}
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return len(data)
 }
 
 // A sorter copies JSON as [json.Marshal] writes it, without white space, and puts the

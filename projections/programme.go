@@ -218,36 +218,26 @@ func (s *Status) Paused() bool {
 
 // Programme returns the programme as a whole.
 func (r Reader) Programme(ctx context.Context) (s Status, err error) {
-	err = r.snapshot(ctx, func(tx pgx.Tx) error {
+	var b pgx.Batch
+	b.Queue(`select as_of from programme`).QueryRow(func(row pgx.Row) error {
 		var asOf *time.Time
-		if err := tx.QueryRow(ctx, `select as_of from programme`).Scan(&asOf); err != nil {
-			return err
-		}
+		err := row.Scan(&asOf)
 		s.AsOf = at(asOf)
-		if err := s.readPauses(ctx, tx); err != nil {
-			return err
-		}
-		if err := s.readKeys(ctx, tx); err != nil {
-			return err
-		}
-		if err := s.readVersions(ctx, tx); err != nil {
-			return err
-		}
-		if err := s.readMaintainers(ctx, tx); err != nil {
-			return err
-		}
-		return s.readTotals(ctx, tx)
+		return err
 	})
+	b.Queue(`select scope, reason, since from programme_pauses order by n`).Query(s.readPauses)
+	b.Queue(`select key, since, retired, reason from programme_keys order by n`).Query(s.readKeys)
+	b.Queue(`select kind, version, hash, since from programme_versions order by n`).Query(s.readVersions)
+	b.Queue(`select name, key, since, retired, reason from programme_maintainers order by n`).Query(s.readMaintainers)
+	b.Queue(`select setting, value, since from programme_settings order by setting`).Query(s.readSettings)
+	b.Queue(`select demo, kind, value, n from programme_totals where n <> 0`).Query(s.readTotals)
+	err = r.together(ctx, &b)
 	return s, err
 }
 
-func (s *Status) readPauses(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `select scope, reason, since from programme_pauses order by n`)
-	if err != nil {
-		return err
-	}
+func (s *Status) readPauses(rows pgx.Rows) error {
 	var p Pause
-	_, err = pgx.ForEachRow(rows, []any{&p.Scope, &p.Reason, &p.Since}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&p.Scope, &p.Reason, &p.Since}, func() error {
 		p.Since = p.Since.UTC()
 		s.Pauses = append(s.Pauses, p)
 		return nil
@@ -255,15 +245,11 @@ func (s *Status) readPauses(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-func (s *Status) readKeys(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `select key, since, retired, reason from programme_keys order by n`)
-	if err != nil {
-		return err
-	}
+func (s *Status) readKeys(rows pgx.Rows) error {
 	var k OperatorKey
 	var key string
 	var retired *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&key, &k.Since, &retired, &k.Reason}, func() (err error) {
+	_, err := pgx.ForEachRow(rows, []any{&key, &k.Since, &retired, &k.Reason}, func() (err error) {
 		k.Since, k.Retired = k.Since.UTC(), at(retired)
 		if k.Key, err = domain.ParseHash(key); err != nil {
 			return err
@@ -274,29 +260,24 @@ func (s *Status) readKeys(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-func (s *Status) readMaintainers(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `select name, key, since, retired, reason from programme_maintainers order by n`)
-	if err != nil {
-		return err
-	}
+func (s *Status) readMaintainers(rows pgx.Rows) error {
 	var m Maintainer
 	var key string
 	var retired *time.Time
-	if _, err = pgx.ForEachRow(rows, []any{&m.Name, &key, &m.Since, &retired, &m.Reason}, func() (err error) {
+	_, err := pgx.ForEachRow(rows, []any{&m.Name, &key, &m.Since, &retired, &m.Reason}, func() (err error) {
 		m.Since, m.Retired = m.Since.UTC(), at(retired)
 		if m.Key, err = domain.ParseHash(key); err != nil {
 			return err
 		}
 		s.Maintainers = append(s.Maintainers, m)
 		return nil
-	}); err != nil {
-		return err
-	}
-	if rows, err = tx.Query(ctx, `select setting, value, since from programme_settings order by setting`); err != nil {
-		return err
-	}
+	})
+	return err
+}
+
+func (s *Status) readSettings(rows pgx.Rows) error {
 	var set Setting
-	_, err = pgx.ForEachRow(rows, []any{&set.Setting, &set.Value, &set.Since}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&set.Setting, &set.Value, &set.Since}, func() error {
 		set.Since = set.Since.UTC()
 		s.Settings = append(s.Settings, set)
 		return nil
@@ -304,14 +285,10 @@ func (s *Status) readMaintainers(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-func (s *Status) readVersions(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `select kind, version, hash, since from programme_versions order by n`)
-	if err != nil {
-		return err
-	}
+func (s *Status) readVersions(rows pgx.Rows) error {
 	var kind, hash string
 	var v Version
-	_, err = pgx.ForEachRow(rows, []any{&kind, &v.Number, &hash, &v.Since}, func() (err error) {
+	_, err := pgx.ForEachRow(rows, []any{&kind, &v.Number, &hash, &v.Since}, func() (err error) {
 		v.Since = v.Since.UTC()
 		if v.Hash, err = domain.ParseHash(hash); err != nil {
 			return err
@@ -329,11 +306,7 @@ func (s *Status) readVersions(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-func (s *Status) readTotals(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `select demo, kind, value, n from programme_totals where n <> 0`)
-	if err != nil {
-		return err
-	}
+func (s *Status) readTotals(rows pgx.Rows) error {
 	empty := func() Totals {
 		return Totals{make(map[string]int), make(map[string]int), make(map[string]int), make(map[string]int)}
 	}
@@ -341,7 +314,7 @@ func (s *Status) readTotals(ctx context.Context, tx pgx.Tx) error {
 	var demo bool
 	var kind, value string
 	var n int
-	_, err = pgx.ForEachRow(rows, []any{&demo, &kind, &value, &n}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&demo, &kind, &value, &n}, func() error {
 		totals := s.Totals
 		if demo {
 			totals = s.Demo

@@ -42,6 +42,36 @@ func (r Reader) snapshot(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, r.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, f)
 }
 
+// together sends queries on one way to the server and back, and has them answered from one
+// snapshot. Each is to have a function that takes its answer.
+func (r Reader) together(ctx context.Context, queries *pgx.Batch) error {
+	conn, err := r.Pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // which closes the connection if the transaction did not end
+	var b pgx.Batch
+	b.Queue(`begin isolation level repeatable read read only`)
+	b.QueuedQueries = append(b.QueuedQueries, queries.QueuedQueries...)
+	b.Queue(`commit`)
+	if err = conn.SendBatch(ctx, &b).Close(); err != nil {
+		_, _ = conn.Exec(ctx, `rollback`) // err says more
+	}
+	return err
+}
+
+// only returns a function that takes the only row of an answer, and that returns an error as
+// [one] does if there is none.
+func only[T any](into *T, scan pgx.RowToFunc[T], what string) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*into, err = pgx.CollectOneRow(rows, scan)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("there is no %s: %w", what, domain.ErrNotFound)
+		}
+		return err
+	}
+}
+
 // A querier is a pool or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -63,10 +93,8 @@ func one[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], what, sql
 	if err != nil {
 		return *new(T), err
 	}
-	v, err := pgx.CollectOneRow(rows, scan)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return v, fmt.Errorf("there is no %s: %w", what, domain.ErrNotFound)
-	}
+	var v T
+	err = only(&v, scan, what)(rows)
 	return v, err
 }
 

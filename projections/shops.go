@@ -136,12 +136,23 @@ type Shop struct {
 
 const (
 	shopColumns = `shop, consent, agent, demo, day, slot, commit, ` + shopPhase + `, revealed, data, erased, reason`
+	shopByID    = `select ` + shopColumns + ` from shops join shop_consents using (consent) where shop = $1`
 	shopPhase   = `case when revealed is not null then 'revealed' when pad then 'pad' else 'sealed' end`
 )
 
 // Shop returns a slot, or an error matching [domain.ErrNotFound].
 func (r Reader) Shop(ctx context.Context, id string) (Shop, error) {
-	return one(ctx, r.Pool, scanShop, "shop "+id, `select `+shopColumns+` from shops join shop_consents using (consent) where shop = $1`, id)
+	return one(ctx, r.Pool, scanShop, "shop "+id, shopByID, id)
+}
+
+// ShopAndPlan returns a slot and the plan that it is of, or an error matching
+// [domain.ErrNotFound].
+func (r Reader) ShopAndPlan(ctx context.Context, id string) (s Shop, p Plan, err error) {
+	var b pgx.Batch
+	b.Queue(shopByID, id).Query(only(&s, scanShop, "shop "+id))
+	b.Queue(`select `+planColumns+` from plans join shops using (consent, day) where shop = $1`, id).Query(only(&p, scanPlan, "plan of the shop "+id))
+	err = r.together(ctx, &b)
+	return s, p, err
 }
 
 // A ShopQuery picks slots of a consent. Its zero Phase picks all.

@@ -254,7 +254,9 @@ func (r Record) MarshalJSON() ([]byte, error) { return r.AppendCanonical(nil), n
 // way: indented, or escaped for HTML. Position and Hash, which are not in it,
 // stay as they are.
 func (r *Record) UnmarshalJSON(data []byte) error {
-	if r.readCanonical(data) {
+	c := *r
+	if rest, ok := c.CutCanonical(data); ok && len(rest) == 0 {
+		*r = c
 		return nil
 	}
 	var e envelope
@@ -277,12 +279,12 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// readCanonical reads data if it is the canonical form of a record in which all text
-// but that of the event is plain ASCII, as nearly all are. Else it changes nothing and
-// reports false; what is wrong with data, if anything is, it cannot say.
-func (r *Record) readCanonical(data []byte) bool {
-	rest := data
-	ok := true
+// CutCanonical reads the record that data begins with and returns what stands behind it, if
+// that is the canonical form of a record in which all text but that of the event is plain
+// ASCII, as nearly all are. Else it changes nothing and reports false; what is wrong with
+// data, if anything is, it cannot say. Position and Hash stay as they are.
+func (r *Record) CutCanonical(data []byte) (rest []byte, ok bool) {
+	rest, ok = data, true
 	literal := func(text string) {
 		if ok = ok && len(rest) >= len(text) && string(rest[:len(text)]) == text; ok {
 			rest = rest[len(text):]
@@ -311,10 +313,10 @@ func (r *Record) readCanonical(data []byte) bool {
 	c.Cause.Correlation = upTo('"')
 	literal(`"},"data":`)
 	if !ok || len(rest) == 0 || rest[0] != '{' {
-		return false
+		return nil, false
 	}
 	if c.Data, rest, ok = domain.CutCanonical(rest); !ok {
-		return false
+		return nil, false
 	}
 	literal(`,"id":"`)
 	id := upTo('"')
@@ -327,16 +329,16 @@ func (r *Record) readCanonical(data []byte) bool {
 	literal(`","version":`)
 	version := upTo('}')
 	literal(`}`)
-	if !ok || len(rest) > 0 {
-		return false
+	if !ok {
+		return nil, false
 	}
 	var errs [3]error
 	c.ID, errs[0] = uuid.Parse(id)
 	c.Time, errs[1] = time.Parse(timeFormat, at)
 	c.Version, errs[2] = strconv.ParseUint(version, 10, 64)
 	if errors.Join(errs[:]...) != nil || len(at) != len(timeFormat) || c.ID.String() != id || strconv.FormatUint(c.Version, 10) != version {
-		return false
+		return nil, false
 	}
 	*r = c
-	return true
+	return rest, true
 }

@@ -3,10 +3,13 @@ package verify
 import (
 	"bytes"
 	"cmp"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/checkpoint"
@@ -61,6 +64,77 @@ type Proven struct {
 	Record ledger.Record `json:"record"`
 }
 
+// canonical returns the canonical form of p. It is that of its record with little around it,
+// and most of a bundle, so it is not encoded as anything else is.
+func (p *Proven) canonical() ([]byte, error) {
+	const exact = 1 << 53 // up to which whole numbers are written as such
+	if p.Path == nil || p.Index > exact {
+		return domain.Canonical(p)
+	}
+	const hashed = 2*len(domain.Hash{}) + len(`"",`)
+	dst := make([]byte, 0, 1<<10+len(p.Path)*hashed+len(p.Record.Data))
+	dst = strconv.AppendUint(append(dst, provenIndex...), p.Index, 10)
+	dst = append(dst, provenPath...)
+	for i := range p.Path {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(hex.AppendEncode(append(dst, '"'), p.Path[i][:]), '"')
+	}
+	dst = hex.AppendEncode(append(dst, provenPrev...), p.Prev[:])
+	dst = p.Record.AppendCanonical(append(dst, provenRecord...))
+	return append(dst, '}'), nil
+}
+
+// What stands between the parts of a record with its proof.
+const (
+	provenIndex  = `{"index":`
+	provenPath   = `,"path":[`
+	provenPrev   = `],"prevHash":"`
+	provenRecord = `","record":`
+)
+
+// cut reads what data begins with and returns what stands behind it, if that is as canonical
+// writes it. What is wrong with it otherwise, if anything is, it cannot say.
+func (p *Proven) cut(data []byte) (rest []byte, ok bool) {
+	rest, ok = bytes.CutPrefix(data, []byte(provenIndex))
+	digits := len(rest) - len(bytes.TrimLeft(rest, "0123456789"))
+	index, err := strconv.ParseUint(string(rest[:digits]), 10, 64)
+	if !ok || err != nil {
+		return nil, false
+	}
+	p.Index, p.Path = index, []domain.Hash{}
+	if rest, ok = bytes.CutPrefix(rest[digits:], []byte(provenPath)); !ok {
+		return nil, false
+	}
+	for len(rest) > 0 && rest[0] != ']' {
+		var hash domain.Hash
+		if rest, ok = cutHash(bytes.TrimPrefix(rest, []byte(",")), `"`, &hash); !ok || len(rest) == 0 || rest[0] != '"' {
+			return nil, false
+		}
+		p.Path, rest = append(p.Path, hash), rest[1:]
+	}
+	if rest, ok = cutHash(rest, provenPrev, &p.Prev); !ok {
+		return nil, false
+	}
+	if rest, ok = bytes.CutPrefix(rest, []byte(provenRecord)); !ok {
+		return nil, false
+	}
+	if rest, ok = p.Record.CutCanonical(rest); !ok {
+		return nil, false
+	}
+	return bytes.CutPrefix(rest, []byte("}"))
+}
+
+// cutHash reads the hash that stands behind some text.
+func cutHash(data []byte, behind string, hash *domain.Hash) (rest []byte, ok bool) {
+	const digits = 2 * len(domain.Hash{})
+	if rest, ok = bytes.CutPrefix(data, []byte(behind)); !ok || len(rest) < digits {
+		return nil, false
+	}
+	return rest[digits:], hash.UnmarshalText(rest[:digits]) == nil
+}
+
 // A Reply is what a slot's replied record commits to.
 type Reply struct {
 	Body []byte      `json:"body"`
@@ -101,7 +175,7 @@ func NewBundleWriter(w io.Writer, signed []byte, vkey string, documents [][]byte
 	}
 	head := bundle{
 		Checkpoint: string(bare), Commits: slices.SortedFunc(slices.Values(commits), inOrder), Documents: []json.RawMessage{},
-		Format: bundleFormat, Key: vkey, Records: []Proven{},
+		Format: bundleFormat, Key: vkey,
 	}
 	if head.Commits == nil {
 		head.Commits = []Rolled{}
@@ -109,14 +183,21 @@ func NewBundleWriter(w io.Writer, signed []byte, vkey string, documents [][]byte
 	for _, d := range documents {
 		head.Documents = append(head.Documents, d)
 	}
+	return head.writer(w)
+}
+
+// writer begins to write b. All but its lists that are written piece by piece is written.
+func (b *bundle) writer(w io.Writer) (*BundleWriter, error) {
+	head := *b
+	head.Records, head.Replies, head.Sessions = []Proven{}, nil, nil
 	text, err := domain.Canonical(head)
 	if err != nil {
 		return nil, err
 	}
 	begin, _, _ := bytes.Cut(text, []byte(`],"replies":`)) // records are behind what is not a list
-	b := &BundleWriter{w: w}
-	b.write(begin)
-	return b, b.err
+	out := &BundleWriter{w: w}
+	out.write(begin)
+	return out, out.err
 }
 
 // inOrder compares the places of commits.
@@ -125,13 +206,22 @@ func inOrder(a, b Rolled) int {
 }
 
 // Record writes the next record.
-func (b *BundleWriter) Record(p Proven) error { return b.item(0, p) }
+func (b *BundleWriter) Record(p Proven) error {
+	text, err := p.canonical()
+	return b.item(0, text, err)
+}
 
 // Reply writes the next reply.
-func (b *BundleWriter) Reply(r Reply) error { return b.item(1, r) }
+func (b *BundleWriter) Reply(r Reply) error {
+	text, err := domain.Canonical(r)
+	return b.item(1, text, err)
+}
 
 // Conversation writes the next session.
-func (b *BundleWriter) Conversation(c Conversation) error { return b.item(2, c) }
+func (b *BundleWriter) Conversation(c Conversation) error {
+	text, err := domain.Canonical(c)
+	return b.item(2, text, err)
+}
 
 // Close ends the bundle.
 func (b *BundleWriter) Close() error {
@@ -149,8 +239,7 @@ func (b *BundleWriter) turn(list int) {
 	}
 }
 
-func (b *BundleWriter) item(list int, v any) error {
-	text, err := domain.Canonical(v)
+func (b *BundleWriter) item(list int, text []byte, err error) error {
 	if err != nil {
 		return err
 	}
@@ -182,7 +271,7 @@ func OpenBundle(data []byte) (*Excerpt, error) {
 
 func openBundle(data []byte) (*Excerpt, error) {
 	var b bundle
-	if err := domain.Unmarshal(data, &b); err != nil {
+	if err := b.read(data); err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)
 	}
 	if b.Format != bundleFormat {
@@ -233,6 +322,38 @@ func openBundle(data []byte) (*Excerpt, error) {
 	return x, b.written(data)
 }
 
+// read reads a bundle. Its records, if they are written as they should be, are read by
+// themselves, and the rest as any JSON is; that all of it has its one form is seen by
+// writing it again.
+func (b *bundle) read(data []byte) error {
+	const begin = `"records":[`
+	if at := bytes.Index(data, []byte(begin)); at >= 0 {
+		at += len(begin)
+		if list, rest, ok := cutProven(data[at:]); ok && domain.Unmarshal(slices.Concat(data[:at], rest), b) == nil && len(b.Records) == 0 {
+			b.Records = list
+			return nil
+		}
+	}
+	*b = bundle{}
+	return domain.Unmarshal(data, b)
+}
+
+// cutProven reads records up to the end of their list, and returns that and what is behind.
+func cutProven(data []byte) (list []Proven, rest []byte, ok bool) {
+	list, rest = []Proven{}, data
+	for len(rest) > 0 && rest[0] != ']' {
+		var p Proven
+		if rest, ok = p.cut(rest); !ok {
+			return nil, nil, false
+		}
+		list = append(list, p)
+		if len(rest) > 1 && rest[0] == ',' {
+			rest = rest[1:]
+		}
+	}
+	return list, rest, true
+}
+
 // open returns the checkpoint, which has the signature of the log and no other.
 func (b *bundle) open() (c checkpoint.Checkpoint, err error) {
 	log, err := checkpoint.NewLog(b.Key)
@@ -250,12 +371,40 @@ func (b *bundle) open() (c checkpoint.Checkpoint, err error) {
 
 // written returns nil if data is the canonical form of b.
 func (b *bundle) written(data []byte) error {
-	again, err := domain.Canonical(b)
-	if err != nil {
+	c := &comparison{rest: data}
+	again, err := b.writer(c)
+	for i := 0; err == nil && i < len(b.Records); i++ {
+		err = again.Record(b.Records[i])
+	}
+	for i := 0; err == nil && i < len(b.Replies); i++ {
+		err = again.Reply(b.Replies[i])
+	}
+	for i := 0; err == nil && i < len(b.Sessions); i++ {
+		err = again.Conversation(b.Sessions[i])
+	}
+	if err == nil {
+		err = again.Close()
+	}
+	switch {
+	case errors.Is(err, errDiffers) || err == nil && len(c.rest) > 0 || b.Commits == nil || b.Documents == nil || b.Records == nil || b.Replies == nil || b.Sessions == nil:
+		return bad("it is not written in its one form, RFC 8785 and a line feed")
+	case err != nil:
 		return fmt.Errorf("it cannot be written again: %w", err)
 	}
-	if b.Commits == nil || b.Documents == nil || b.Records == nil || b.Replies == nil || b.Sessions == nil || !bytes.Equal(append(again, '\n'), data) {
-		return bad("it is not written in its one form, RFC 8785 and a line feed")
-	}
 	return nil
+}
+
+// A comparison is written to what should be rest, and fails where it is not.
+type comparison struct{ rest []byte }
+
+var errDiffers = errors.New("other bytes")
+
+// Write implements [io.Writer].
+func (c *comparison) Write(p []byte) (int, error) {
+	rest, ok := bytes.CutPrefix(c.rest, p)
+	if !ok {
+		return 0, errDiffers
+	}
+	c.rest = rest
+	return len(p), nil
 }

@@ -125,6 +125,7 @@ type published struct {
 	verified           consent.Verification
 	ownerNonce         domain.Hash // zero if there is none
 	revocation         *publishedRevocation
+	over               time.Time // zero while it is in force
 }
 
 type publishedRevocation struct {
@@ -153,6 +154,9 @@ func parsePublished(data []byte) (p published, err error) {
 	}
 	if o.has("revocation") {
 		p.revocation = parseRevocation(o)
+	}
+	if o.has("overAt") {
+		o.take("overAt", "a time", &p.over)
 	}
 	if o.err != nil {
 		return p, o.err

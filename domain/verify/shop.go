@@ -258,9 +258,6 @@ func parseSlot(a Answers) (*slot, error) {
 	if s.owner, err = parsePublished(a.Consent); err != nil {
 		return nil, err
 	}
-	var owner struct {
-		OverAt time.Time `json:"overAt"`
-	}
 	var day shownPlan
 	var page struct {
 		Items []shownRecord `json:"items"`
@@ -269,7 +266,7 @@ func parseSlot(a Answers) (*slot, error) {
 		name string
 		data []byte
 		into any
-	}{{"consent", a.Consent, &owner}, {"day", a.Day, &day}, {"shop", a.Shop, &s.shown}, {"stream", a.Stream, &page}} {
+	}{{"day", a.Day, &day}, {"shop", a.Shop, &s.shown}, {"stream", a.Stream, &page}} {
 		if part.data == nil && part.into == &day {
 			continue
 		}
@@ -283,7 +280,7 @@ func parseSlot(a Answers) (*slot, error) {
 			return nil, fmt.Errorf("the record of the seal cannot be read: %w: %w", err, domain.ErrInvalid)
 		}
 	}
-	s.over, s.stream = owner.OverAt, page.Items
+	s.over, s.stream = s.owner.over, page.Items
 	if day.Day == s.shown.Day {
 		s.plan = day
 	}
@@ -814,15 +811,19 @@ func (s *slot) checkReveal() {
 // must be there.
 func SealOf(a Answers, get func(version uint64) ([]byte, error)) ([]byte, error) {
 	s, err := parseSlot(a)
-	if err != nil || s.event == nil || s.event.Pinned.Path == nil {
+	if err != nil || s.event == nil {
 		return nil, err
 	}
-	hour := s.event.Pinned.Hour
-	if !seal.Covers(hour, s.shown.Day) {
+	return PinnedSeal(s.owner.payload.FirstDay, s.shown.Day, s.event.Pinned, get)
+}
+
+// PinnedSeal is [SealOf] for who has read what the reveal of a slot of some day names, and
+// knows the first day of its consent.
+func PinnedSeal(firstDay, day uint32, p shop.Pinned, get func(version uint64) ([]byte, error)) (item []byte, err error) {
+	if p.Path == nil || !seal.Covers(p.Hour, day) {
 		return nil, nil
 	}
-	var item []byte
-	_, err = FindSeal(s.owner.payload.FirstDay, hour, func(version uint64) (uint64, error) {
+	_, err = FindSeal(firstDay, p.Hour, func(version uint64) (uint64, error) {
 		var r shownRecord
 		var e seal.Sealed
 		if item, err = get(version); err != nil || item == nil {

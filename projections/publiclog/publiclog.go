@@ -30,7 +30,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -148,71 +147,6 @@ func scanTiles(rows pgx.Rows) (map[merkle.TileID][]byte, error) {
 	}
 	return tiles, nil
 }
-
-// hashes returns a reader of the hashes of a tree that checks every tile against the
-// root. What it returns is good for ctx only.
-func hashes(ctx context.Context, q querier, t tlog.Tree) tlog.HashReader {
-	return (&tileReader{ctx: ctx, q: q}).hashes(t)
-}
-
-// A tileReader is a [tlog.TileReader] that reads each tile once.
-type tileReader struct {
-	ctx  context.Context //nolint:containedctx // the interface has none
-	q    querier
-	kept map[merkle.TileID][]byte
-	err  error // of the database, in the last call
-}
-
-// hashes returns a reader as [hashes] does.
-func (r *tileReader) hashes(t tlog.Tree) tlog.HashReader {
-	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		found, err := tlog.TileHashReader(t, r).ReadHashes(indexes)
-		if err != nil && r.err == nil {
-			return nil, damaged("the tiles of the tree of %d leaves: %w", t.N, err)
-		}
-		return found, err
-	})
-}
-
-func (r *tileReader) Height() int { return 8 }
-
-func (r *tileReader) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
-	ids := make([]merkle.TileID, len(tiles))
-	var missing []merkle.TileID
-	for i, t := range tiles {
-		ids[i] = merkle.TileID{Level: t.L, Index: uint64(t.N)} //nolint:gosec // not negative
-		if _, ok := r.kept[ids[i]]; !ok {
-			missing = append(missing, ids[i])
-		}
-	}
-	r.err = nil
-	if len(missing) > 0 {
-		var stored map[merkle.TileID][]byte
-		if stored, r.err = loadTiles(r.ctx, r.q, missing); r.err != nil {
-			return nil, r.err
-		}
-		r.keep(stored)
-	}
-	data := make([][]byte, len(tiles))
-	for i, t := range tiles {
-		hashes := r.kept[ids[i]]
-		if len(hashes) < t.W*tlog.HashSize {
-			return nil, fmt.Errorf("%s has %d hashes, and must have %d", ids[i], len(hashes)/tlog.HashSize, t.W)
-		}
-		data[i] = hashes[:t.W*tlog.HashSize] // tiles only grow, so this is how it was
-	}
-	return data, nil
-}
-
-// keep adds tiles to those that are not read again.
-func (r *tileReader) keep(tiles map[merkle.TileID][]byte) {
-	if r.kept == nil {
-		r.kept = make(map[merkle.TileID][]byte)
-	}
-	maps.Copy(r.kept, tiles)
-}
-
-func (r *tileReader) SaveTiles([]tlog.Tile, [][]byte) {}
 
 // rootAt returns the root of the first size leaves of the tree that r reads.
 func rootAt(r tlog.HashReader, size uint64) (domain.Hash, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/karatum/mystery/domain"
 	"github.com/karatum/mystery/domain/ledger"
@@ -19,7 +20,16 @@ import (
 // a leaf but is not covered by a checkpoint yet is not there. Each answer is of one
 // snapshot. Methods return [domain.ErrNotFound] as long as nothing is published.
 type Reader struct {
-	Pool *pgxpool.Pool
+	Pool  *pgxpool.Pool
+	Cache *Cache // what it need not check again; nil remembers nothing
+}
+
+// cache returns the cache of r, or else one for a single answer.
+func (r Reader) cache() *Cache {
+	if r.Cache == nil {
+		return new(Cache)
+	}
+	return r.Cache
 }
 
 // A Head is the latest published checkpoint.
@@ -33,12 +43,15 @@ type Head struct {
 
 // Head returns the latest published checkpoint.
 func (r Reader) Head(ctx context.Context) (h Head, err error) {
-	err = r.snapshot(ctx, func(v view) error {
-		h = v.Head
-		return nil
-	})
+	err = r.cache().scan(&h, r.Pool.QueryRow(ctx, latest))
 	return h, err
 }
+
+// latest selects the latest published checkpoint.
+const latest = `
+	select p.size, c.root, p.note, coalesce(h.vkey, '')
+	from tree_published p join tree_checkpoints c using (size) cross join tree_head h
+	order by p.size desc limit 1`
 
 // A Standing is how far the public log is, whether that is published or not.
 type Standing struct {
@@ -78,7 +91,13 @@ func (r Reader) Standing(ctx context.Context) (s Standing, err error) {
 // A view is the log as of one checkpoint, in one snapshot.
 type view struct {
 	Head
-	q querier
+	q     querier
+	cache *Cache
+}
+
+// hashes returns a reader of the hashes of the log, for which some tiles were read ahead.
+func (v view) hashes(ctx context.Context, ahead map[merkle.TileID][]byte) tlog.HashReader {
+	return &treeReader{ctx: ctx, q: v.q, tree: tree(v.Size, v.Root), cache: v.cache, ahead: ahead}
 }
 
 // snapshot runs f on the latest published checkpoint. Queries that ahead adds to the batch
@@ -94,11 +113,9 @@ func (r Reader) snapshot(ctx context.Context, f func(view) error, ahead ...func(
 	b.Queue(`begin isolation level repeatable read read only`)
 	var h Head
 	var none error
-	b.Queue(`
-		select p.size, c.root, p.note, coalesce(h.vkey, '')
-		from tree_published p join tree_checkpoints c using (size) cross join tree_head h
-		order by p.size desc limit 1`).QueryRow(func(row pgx.Row) error {
-		none = h.scan(row)
+	cache := r.cache()
+	b.Queue(latest).QueryRow(func(row pgx.Row) error {
+		none = cache.scan(&h, row)
 		return nil
 	})
 	for _, queue := range ahead {
@@ -109,31 +126,12 @@ func (r Reader) snapshot(ctx context.Context, f func(view) error, ahead ...func(
 		return fmt.Errorf("read the latest checkpoint: %w", err)
 	}
 	if err = none; err == nil {
-		err = f(view{h, conn})
+		err = f(view{h, conn, cache})
 	}
 	if _, end := conn.Exec(ctx, `commit`); err == nil && end != nil {
 		err = fmt.Errorf("end a snapshot: %w", end)
 	}
 	return err
-}
-
-// scan reads the row of the latest checkpoint.
-func (h *Head) scan(row pgx.Row) error {
-	var root []byte
-	err := row.Scan(&h.Size, &root, &h.Note, &h.Key)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("no checkpoint has been published yet: %w", domain.ErrNotFound)
-	}
-	if err != nil {
-		return fmt.Errorf("read the latest checkpoint: %w", err)
-	}
-	h.Root = domain.Hash(root)
-	v, err := verifier(h.Key)
-	if err != nil {
-		return err
-	}
-	h.Origin = v.Name()
-	return openNote(v, h.Note, h.Size, h.Root)
 }
 
 // noteAt returns the published checkpoint of a size, nil if there is none.
@@ -159,7 +157,7 @@ func (v view) noteAt(ctx context.Context, size uint64) (signed []byte, err error
 
 // proven returns leaves that were read, if all of them stand in the tree.
 func (v view) proven(ctx context.Context, leaves []Leaf) ([]Leaf, error) {
-	if err := inTree(hashes(ctx, v.q, tree(v.Size, v.Root)), leaves); err != nil {
+	if err := inTree(v.hashes(ctx, nil), leaves); err != nil {
 		return nil, err
 	}
 	return leaves, nil
@@ -240,7 +238,7 @@ func (r Reader) Inclusion(ctx context.Context, index, size uint64) (p Inclusion,
 		return p, h, fmt.Errorf("there is no leaf %d among the first %d: %w", index, size, domain.ErrInvalid)
 	}
 	var leaves []Leaf
-	tiles := new(tileReader)
+	var tiles map[merkle.TileID][]byte
 	var unread error
 	ahead := func(b *pgx.Batch) {
 		index := min(index, math.MaxInt64) // as the database has it; it is refused below
@@ -256,8 +254,8 @@ func (r Reader) Inclusion(ctx context.Context, index, size uint64) (p Inclusion,
 			cross join unnest(array[$1::bigint >> 8 * (l + 1), p.size >> 8 * (l + 1)]) n
 			join tree_tiles t on t.level = l::smallint and t.n = n.n
 			where p.size >> 8 * l > 0`, index).Query(func(rows pgx.Rows) error {
-			stored, err := scanTiles(rows)
-			tiles.keep(stored)
+			var err error
+			tiles, err = scanTiles(rows)
 			unread = errors.Join(unread, err)
 			return nil
 		})
@@ -277,8 +275,7 @@ func (r Reader) Inclusion(ctx context.Context, index, size uint64) (p Inclusion,
 			return damaged("leaf %d is missing", index)
 		}
 		p.Leaf = leaves[0]
-		tiles.ctx, tiles.q = ctx, v.q
-		reader := tiles.hashes(tree(h.Size, h.Root))
+		reader := v.hashes(ctx, tiles)
 		if p.Root = h.Root; p.Size < h.Size {
 			if p.Root, err = rootAt(reader, p.Size); err != nil {
 				return err
@@ -301,7 +298,7 @@ func (v view) rootAt(ctx context.Context, size uint64) (domain.Hash, error) {
 	if size == v.Size {
 		return v.Root, nil
 	}
-	return rootAt(hashes(ctx, v.q, tree(v.Size, v.Root)), size)
+	return rootAt(v.hashes(ctx, nil), size)
 }
 
 // Find returns the record that hash is of, as an entry or as a leaf of the tree; nil if
@@ -362,7 +359,7 @@ func (r Reader) Consistency(ctx context.Context, from, to uint64) (p Consistency
 		if p.ToRoot, err = v.rootAt(ctx, p.To); err != nil {
 			return err
 		}
-		if p.Path, err = consistency(hashes(ctx, v.q, tree(h.Size, h.Root)), p.From, p.To); err != nil {
+		if p.Path, err = consistency(v.hashes(ctx, nil), p.From, p.To); err != nil {
 			return err
 		}
 		p.Note, err = v.noteAt(ctx, p.To)

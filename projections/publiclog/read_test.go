@@ -352,3 +352,48 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
+
+// What is remembered changes no answer, and makes nobody believe what contradicts the tree:
+// tiles that lead to it are as good as read, and others are read and refused.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cached := publiclog.Reader{Pool: w.pool, Cache: new(publiclog.Cache)}
+	for _, n := range []int{1, 400, 3, 770} {
+		size := w.grow(n).Size
+		for range 2 {
+			for _, index := range []uint64{0, size / 2, size - 1} {
+				want, wantHead, err := w.reader.Inclusion(t.Context(), index, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, gotHead, err := cached.Inclusion(t.Context(), index, 0)
+				if err != nil {
+					t.Fatalf("Inclusion(%d) of %d leaves: %v", index, size, err)
+				}
+				if diff := cmp.Diff(want, got) + cmp.Diff(wantHead, gotHead); diff != "" {
+					t.Errorf("Inclusion(%d) of %d leaves is another one with a cache:\n%s", index, size, diff)
+				}
+			}
+			want, _, err := w.reader.Consistency(t.Context(), size/3, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err := cached.Consistency(t.Context(), size/3, size); err != nil || !cmp.Equal(want, got) {
+				t.Errorf("Consistency(%d, %d) = %+v, %v with a cache, want %+v", size/3, size, got, err, want)
+			}
+		}
+	}
+	fresh := publiclog.Reader{Pool: w.pool, Cache: new(publiclog.Cache)}
+	if _, _, err := fresh.Leaf(t.Context(), 700); err != nil {
+		t.Fatal(err)
+	}
+	w.inTransaction(tamper(t, w.pool), execute(t,
+		`update tree_tiles set hashes = set_byte(hashes, 170, get_byte(hashes, 170) # 1) where level = 0 and n = 0`))
+	if _, _, err := cached.Inclusion(t.Context(), 5, 0); err != nil {
+		t.Errorf("Inclusion(5) = %v where the tile is remembered that was changed since, want what it was", err)
+	}
+	if _, _, err := fresh.Inclusion(t.Context(), 5, 0); !errors.Is(err, publiclog.ErrDamaged) {
+		t.Errorf("Inclusion(5) = %v where another tile is remembered, want ErrDamaged", err)
+	}
+}
