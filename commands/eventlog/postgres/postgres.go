@@ -11,7 +11,7 @@
 // # Throughput
 //
 // Locking per append would make each wait for a flush of the disk. One goroutine
-// per Log appends what waits in one transaction of few round trips, and gives each
+// per Log appends what waits in one transaction of two round trips, and gives each
 // append a verdict of its own: a conflict does not harm those beside it.
 package postgres
 

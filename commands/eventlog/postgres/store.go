@@ -83,7 +83,7 @@ func (l *Log) Import(ctx context.Context, records iter.Seq2[ledger.Record, error
 		heads := make(map[ledger.Stream]head)
 		page := make([]ledger.Record, 0, importPage)
 		flush := func() error {
-			err := copyIn(ctx, tx, n-uint64(len(page)), page)
+			err := insert(ctx, tx, n-uint64(len(page)), page)
 			page = page[:0]
 			return err
 		}
@@ -110,14 +110,9 @@ func (l *Log) Import(ctx context.Context, records iter.Seq2[ledger.Record, error
 	return n, nil
 }
 
-// A copier is a connection or a transaction.
-type copier interface {
-	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
-}
-
-// copyIn copies records to the positions behind one.
-func copyIn(ctx context.Context, to copier, position uint64, records []ledger.Record) error {
-	_, err := to.CopyFrom(ctx, pgx.Identifier{"events"},
+// insert copies records to the positions behind one.
+func insert(ctx context.Context, tx pgx.Tx, position uint64, records []ledger.Record) error {
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"events"},
 		[]string{"position", "stream", "version", "id", "type", "time", "actor", "command", "correlation", "data", "hash"},
 		pgx.CopyFromSlice(len(records), func(i int) ([]any, error) {
 			r := &records[i]

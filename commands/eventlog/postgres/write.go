@@ -286,23 +286,12 @@ insert into heads (stream, version, hash)
 select * from unnest($1::text[], $2::bigint[], $3::bytea[])
 on conflict (stream) do update set version = excluded.version, hash = excluded.hash`
 
-// copyMin is how many records are copied rather than inserted: a copy costs round trips
-// of its own, and takes the server a third of the time.
-const copyMin = 20
-
 // commit stores what was added behind position first and ends the transaction, in
-// one round trip unless there is much to store.
+// one round trip.
 func (w *writer) commit(ctx context.Context, st *state, first uint64, added []ledger.Record, changed map[ledger.Stream]bool) error {
 	b := new(pgx.Batch)
-	began := time.Now() //nolint:forbidigo // measures a duration
-	if len(added) >= copyMin {
-		if err := copyIn(ctx, w.conn, first, added); err != nil {
-			return err
-		}
-	} else if len(added) > 0 {
-		b.Queue(insertEvents, columns(first, st.time, added)...)
-	}
 	if len(added) > 0 {
+		b.Queue(insertEvents, columns(first, st.time, added)...)
 		var streams []string
 		var versions []uint64
 		var hashes [][]byte
@@ -314,6 +303,7 @@ func (w *writer) commit(ctx context.Context, st *state, first uint64, added []le
 		b.Queue("update log_head set position = $1", st.position)
 	}
 	b.Queue("commit")
+	began := time.Now() //nolint:forbidigo // measures a duration
 	if err := w.conn.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}
