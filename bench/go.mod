@@ -10,6 +10,7 @@ require (
 	github.com/transparency-dev/tessera v1.0.4
 	golang.org/x/crypto v0.58.0
 	golang.org/x/mod v0.43.0
+	golang.org/x/net v0.61.0
 	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 	golang.org/x/sys v0.49.0
 	k8s.io/klog/v2 v2.130.1

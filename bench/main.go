@@ -66,6 +66,7 @@ var stages = []stage{
 var onDemand = []stage{
 	{"growth", (*bench).growth},
 	{"footprint", (*bench).footprint},
+	{"pages", (*bench).pages},
 }
 
 // A bench is a private server, and what was measured on it.
@@ -110,7 +111,7 @@ func parse(args []string, stderr io.Writer) (o options, chosen []stage, err erro
 	flags.IntVar(&o.rounds, "rounds", 10, "runs of each kind, of which the median counts")
 	flags.IntVar(&o.largest, "largest", 1e6, "number up to which growth is measured")
 	flags.DurationVar(&o.length, "length", 2*time.Second, "length of one measurement, in whole seconds")
-	flags.StringVar(&o.what, "what", strings.Join(names, ","), "what is measured; growth besides shows how figures change with size, and footprint how long a start takes and how much memory the service")
+	flags.StringVar(&o.what, "what", strings.Join(names, ","), "what is measured; growth besides shows how figures change with size, footprint how long a start takes and how much memory the service, and pages after how long the first byte of a page comes")
 	flags.IntVar(&o.records, "records", 1e6, "records of the ledger of footprint")
 	flags.StringVar(&o.check, "check", "", "fail if ratios are more than 20 % below those in this `file`")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "where the directory of the servers is made; its disk is what is measured")
@@ -124,7 +125,7 @@ func parse(args []string, stderr io.Writer) (o options, chosen []stage, err erro
 		all := slices.Concat(stages, onDemand)
 		i := slices.IndexFunc(all, func(s stage) bool { return s.name == name })
 		if i < 0 {
-			return o, nil, fmt.Errorf("nothing called %q is measured; choose from %s, growth and footprint", name, strings.Join(names, ", "))
+			return o, nil, fmt.Errorf("nothing called %q is measured; choose from %s, growth, footprint and pages", name, strings.Join(names, ", "))
 		}
 		chosen = append(chosen, all[i])
 	}
