@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,7 +76,11 @@ chain is asked for each, and what it does not tell is pending.
 	return cmd
 }
 
-// askShop asks for all that a slot is checked from.
+// A day may be opened while its slot is asked for, which is asked for again then. It is
+// opened once.
+const shopTries = 3
+
+// askShop asks for all that a slot is checked from. What it returns belongs together.
 func askShop(ctx context.Context, url string) (a verify.Answers, err error) {
 	base, id, ok := strings.Cut(url, "/v1/mystery/shops/")
 	consent, rest, _ := strings.Cut(strings.TrimPrefix(id, "shp_"), "_")
@@ -85,13 +90,29 @@ func askShop(ctx context.Context, url string) (a verify.Answers, err error) {
 		return a, fmt.Errorf("%s is not the URL of a slot, such as https://host/v1/mystery/shops/shp_…: %w", url, domain.ErrInvalid)
 	}
 	consent = "cns_" + consent
+	plan := fmt.Sprintf("/v1/mystery/consents/%s/days/%d", consent, domain.DayOf(day))
+	for range shopTries {
+		if a, err = askSlot(ctx, base, consent, plan, id); err != nil {
+			return a, err
+		}
+		var now []byte
+		if now, err = fetch(ctx, base+plan); err != nil || bytes.Equal(now, a.Day) {
+			break
+		}
+	}
+	return a, err
+}
+
+// askSlot asks for all that the slot id is checked from, one after the other. The plan of
+// its day is at a path.
+func askSlot(ctx context.Context, base, consent, plan, id string) (a verify.Answers, err error) {
 	// The consent first: of what is asked for later, nothing may be missing in it.
 	for _, part := range []struct {
 		into *[]byte
 		path string
 	}{
 		{&a.Consent, "/v1/mystery/consents/" + consent},
-		{&a.Day, fmt.Sprintf("/v1/mystery/consents/%s/days/%d", consent, domain.DayOf(day))},
+		{&a.Day, plan},
 		{&a.Shop, "/v1/mystery/shops/" + id},
 		{&a.Stream, "/v1/ledger/streams/shop/" + id},
 	} {

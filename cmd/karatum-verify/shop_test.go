@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/karatum/mystery/api/client"
@@ -100,6 +101,31 @@ func TestShop(t *testing.T) {
 				t.Errorf("run = %d, want %d; it said %s%s, want %q in it", code, tt.code, &stdout, &stderr, tt.says)
 			}
 		})
+	}
+}
+
+// A day that is opened while its slot is asked for contradicts nothing.
+func TestShopOfADayThatIsOpenedMeanwhile(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	url := servedSlot(t, func(path, answer string) string {
+		if !strings.Contains(path, "/days/") || asked.Add(1) > 1 {
+			return answer
+		}
+		var day map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(answer), &day); err != nil || day["opened"] == nil {
+			t.Errorf("the day is not opened: %.300s", answer)
+		}
+		delete(day, "opened")
+		closed, err := json.Marshal(day)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(closed)
+	})
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"shop", url}, nil, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), ": ok\n") {
+		t.Errorf("run = %d after the day was asked for %d times; it said %s%s", code, asked.Load(), &stdout, &stderr)
 	}
 }
 
